@@ -1,0 +1,1 @@
+//! The broker: API registry, handlers, partitions, wiring.

@@ -1,0 +1,1 @@
+//! Kafka's configuration: definitions, files, environment, validation.

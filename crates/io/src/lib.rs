@@ -1,0 +1,1 @@
+//! Disk, clock and randomness as traits: the real ones and simulated ones.

@@ -1,0 +1,1 @@
+//! One partition's log, and a log directory's files.

@@ -1,0 +1,1 @@
+//! The metadata image: replay of metadata records, deltas, snapshots.

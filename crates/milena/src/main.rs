@@ -1,0 +1,3 @@
+//! The `milena` command.
+
+fn main() {}

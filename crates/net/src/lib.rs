@@ -1,0 +1,1 @@
+//! Reactor threads, framing, buffers, ordered responses. Knows no API.

@@ -1,0 +1,1 @@
+//! Drives the quorum over a directory: metadata log, snapshots, quorum state, formatting.

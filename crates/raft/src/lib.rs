@@ -1,0 +1,1 @@
+//! The KRaft quorum as a state machine.

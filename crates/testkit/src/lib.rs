@@ -1,0 +1,1 @@
+//! Test tools: a broker in a box, a raw protocol client, the oracle.

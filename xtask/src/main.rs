@@ -1,0 +1,3 @@
+//! The steps of the test command, the oracle and the benches.
+
+fn main() {}
