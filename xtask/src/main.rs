@@ -1,3 +1,26 @@
-//! The steps of the test command, the oracle and the benches.
+//! The project's own commands, run as `cargo xtask NAME`: tests, comparisons with Apache Kafka, benches.
 
-fn main() {}
+mod oracle;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Development commands of Milena.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Fetches Apache Kafka and runs it on free loopback ports until Ctrl-C
+    Oracle(oracle::Args),
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Oracle(args) => oracle::run(&args),
+    }
+}

@@ -1,1 +1,12 @@
-//! Test tools: a broker in a box, a raw protocol client, the oracle.
+//! What the tests of a whole server stand on: Apache Kafka or Milena started in a box, a client that sends any bytes,
+//! a codec read from the message schemas at run time, and the table of cases both servers are asked.
+//!
+//! Nothing here uses the crates of the server, so that one mistake cannot hide on both sides of a comparison.
+
+pub mod batch;
+pub mod cache;
+pub mod client;
+pub mod oracle;
+pub mod ports;
+pub mod server;
+pub mod wire;
