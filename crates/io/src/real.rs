@@ -1,0 +1,219 @@
+//! The operating system's disk. Linux calls are made through `rustix`; interrupted and short calls are continued here, so that
+//! callers see whole writes or an error.
+
+use std::collections::HashSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::Errno;
+
+use crate::disk::{Disk, DiskLock, Entry, File, Metadata, OpenMode};
+
+/// Most buffers that one `pwritev` takes.
+const IOV_MAX: usize = 1024;
+
+/// The operating system's file system.
+#[derive(Debug, Default, Clone)]
+pub struct RealDisk {
+    /// Lock files held through this disk: POSIX record locks do not exclude their own process.
+    held: Arc<Mutex<HashSet<PathBuf>>>,
+}
+
+impl RealDisk {
+    /// The file system of this machine.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => &mut options,
+            OpenMode::Write => options.write(true),
+            OpenMode::Create => options.write(true).create(true).truncate(false),
+            OpenMode::CreateNew => options.write(true).create_new(true),
+        };
+        Ok(Arc::new(RealFile(Arc::new(options.open(path)?))))
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir_all(path)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = fs::read_dir(dir)?
+            .map(|entry| {
+                let entry = entry?;
+                let kind = entry.file_type()?;
+                let is_dir = if kind.is_symlink() { entry.path().is_dir() } else { kind.is_dir() };
+                Ok(Entry { name: entry.file_name().to_string_lossy().into_owned(), is_dir })
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Option<Metadata>> {
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => Ok(Some(Metadata { is_dir: true, len: 0 })),
+            Ok(found) => Ok(Some(Metadata { is_dir: false, len: found.len() })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        // Opening comes after the look into the table: closing any handle of the file would drop the lock that is held.
+        let key = std::path::absolute(path)?;
+        if !self.held.lock().insert(key.clone()) {
+            return Ok(None);
+        }
+        let taken =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).and_then(|file| {
+                match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+                    Ok(()) => Ok(Some(file)),
+                    Err(Errno::ACCESS | Errno::AGAIN) => Ok(None),
+                    Err(errno) => Err(errno.into()),
+                }
+            });
+        match taken {
+            Ok(Some(file)) => Ok(Some(Box::new(RealLock { file, path: key, held: Arc::clone(&self.held) }))),
+            other => {
+                self.held.lock().remove(&key);
+                other.map(|_| None)
+            }
+        }
+    }
+}
+
+/// A held lock file.
+#[derive(Debug)]
+struct RealLock {
+    file: fs::File,
+    path: PathBuf,
+    held: Arc<Mutex<HashSet<PathBuf>>>,
+}
+
+impl DiskLock for RealLock {
+    fn release(self: Box<Self>) -> io::Result<()> {
+        rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingUnlock)?;
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        self.held.lock().remove(&self.path);
+    }
+}
+
+/// An open file of the operating system.
+#[derive(Debug)]
+struct RealFile(Arc<fs::File>);
+
+impl RealFile {
+    /// Writes what a short or interrupted write of `done` bytes left over, buffer by buffer.
+    fn write_rest(&self, bufs: &[IoSlice<'_>], mut done: usize, position: u64) -> io::Result<()> {
+        let mut at = position;
+        for buf in bufs {
+            let skip = done.min(buf.len());
+            self.0.write_all_at(&buf[skip..], at + skip as u64)?;
+            done -= skip;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl File for RealFile {
+    fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.0.read_at(&mut buf[done..], position + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_vectored_at(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()> {
+        let mut at = position;
+        for bufs in bufs.chunks(IOV_MAX) {
+            let want: usize = bufs.iter().map(|buf| buf.len()).sum();
+            let done = match rustix::io::pwritev(&*self.0, bufs, at) {
+                Ok(done) => done,
+                Err(Errno::INTR) => 0,
+                Err(errno) => return Err(errno.into()),
+            };
+            if done < want {
+                self.write_rest(bufs, done, at)?;
+            }
+            at += want as u64;
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn allocate(&self, position: u64, len: u64) -> io::Result<()> {
+        loop {
+            match rustix::fs::fallocate(&*self.0, FallocateFlags::KEEP_SIZE, position, len) {
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Err(io::ErrorKind::Unsupported.into()),
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn os_file(&self) -> Option<&Arc<fs::File>> {
+        Some(&self.0)
+    }
+}

@@ -1,0 +1,32 @@
+//! The settings of a topic that a log obeys. Where their values come from is the broker's business.
+
+/// A log's settings, by Kafka's names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// `segment.bytes`: a segment's `.log` grows to at most this.
+    pub segment_bytes: u64,
+    /// `segment.ms`: a segment is rolled when a batch is this much younger than its first one, ms.
+    pub segment_ms: i64,
+    /// `segment.jitter.ms`: up to this much less than `segment_ms`, differently for each segment, ms.
+    pub segment_jitter_ms: i64,
+    /// `segment.index.bytes`: a segment's `.index` and `.timeindex` grow to at most this each.
+    pub segment_index_bytes: u64,
+    /// `index.interval.bytes`: an index entry is due when more than this was appended since the last one.
+    pub index_interval_bytes: u64,
+    /// `cleanup.policy` contains `compact`: offsets may be missing between batches.
+    pub compact: bool,
+}
+
+impl Default for LogConfig {
+    /// Kafka's defaults of a topic.
+    fn default() -> Self {
+        Self {
+            segment_bytes: 1 << 30,
+            segment_ms: 7 * 24 * 60 * 60 * 1000,
+            segment_jitter_ms: 0,
+            segment_index_bytes: 10 << 20,
+            index_interval_bytes: 4096,
+            compact: false,
+        }
+    }
+}
