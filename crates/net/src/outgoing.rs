@@ -1,0 +1,132 @@
+//! Bytes and file ranges on their way out, in order. Sending them is the connection's business.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use crate::frames::PREFIX_BYTES;
+
+/// A range of a file that goes out after the first `at` bytes of [`Outgoing::bytes`].
+#[derive(Debug)]
+pub(crate) struct FileRange {
+    pub(crate) at: usize,
+    pub(crate) file: Arc<File>,
+    pub(crate) position: u64,
+    pub(crate) len: u64,
+}
+
+/// Where a frame began in an [`Outgoing`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Mark {
+    bytes: usize,
+    ranges: usize,
+    file_bytes: u64,
+}
+
+/// Replies as bytes with file ranges between them. A writer only ever appends; length prefixes are not its business.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// Bytes to send. Other replies may stand before this one's: append, never touch what is there.
+    pub bytes: Vec<u8>,
+    pub(crate) ranges: Vec<FileRange>,
+    /// Length of all ranges that are not sent.
+    file_bytes: u64,
+    /// Bytes that are sent.
+    sent: usize,
+    /// Ranges that are sent.
+    ranges_sent: usize,
+}
+
+impl Default for Outgoing {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Outgoing {
+    /// Room for one later reply, see [`Reply::frame`](crate::Reply::frame); `bytes` begins with 4 bytes that are
+    /// kept for its length prefix.
+    pub fn new() -> Self {
+        Self { bytes: vec![0; PREFIX_BYTES], ..Self::empty() }
+    }
+
+    /// Nothing to send; allocates nothing.
+    pub(crate) const fn empty() -> Self {
+        Self { bytes: Vec::new(), ranges: Vec::new(), file_bytes: 0, sent: 0, ranges_sent: 0 }
+    }
+
+    /// Sends `len` bytes of `file` from `position` on, after all bytes so far and before those appended later.
+    pub fn file(&mut self, file: Arc<File>, position: u64, len: u64) {
+        self.file_at(self.bytes.len(), file, position, len);
+    }
+
+    /// Sends `len` bytes of `file` from `position` on, before the byte at `at` of [`Self::bytes`].
+    ///
+    /// # Panics
+    /// When `at` is beyond the end, or before a file range that is there already: ranges are given in order.
+    pub fn file_at(&mut self, at: usize, file: Arc<File>, position: u64, len: u64) {
+        let earliest = self.ranges.last().map_or(0, |range| range.at);
+        assert!(
+            (earliest..=self.bytes.len()).contains(&at),
+            "a file range at {at}, not in {earliest}..={}",
+            self.bytes.len()
+        );
+        if len > 0 {
+            self.file_bytes += len;
+            self.ranges.push(FileRange { at, file, position, len });
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.ranges.is_empty()
+    }
+
+    /// Bytes that were put in here and not sent, those in files included.
+    pub(crate) fn len(&self) -> u64 {
+        (self.bytes.len() - self.sent) as u64 + self.file_bytes
+    }
+
+    /// File ranges that are not sent.
+    pub(crate) fn ranges_left(&self) -> usize {
+        self.ranges.len() - self.ranges_sent
+    }
+
+    /// Begins a frame.
+    pub(crate) fn begin(&mut self) -> Mark {
+        let mark = Mark { bytes: self.bytes.len(), ranges: self.ranges.len(), file_bytes: self.file_bytes };
+        self.bytes.extend_from_slice(&[0; PREFIX_BYTES]);
+        mark
+    }
+
+    /// Ends the frame begun at `mark`: sets its length prefix.
+    pub(crate) fn seal(&mut self, mark: Mark) {
+        let body = self.bytes.len().checked_sub(mark.bytes + PREFIX_BYTES);
+        let body = body.expect("a reply's writer only appends");
+        let len = i32::try_from(body as u64 + (self.file_bytes - mark.file_bytes)).expect("a reply is below 2 GiB");
+        self.bytes[mark.bytes..mark.bytes + PREFIX_BYTES].copy_from_slice(&len.to_be_bytes());
+    }
+
+    /// Drops the frame begun at `mark`.
+    pub(crate) fn abandon(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        self.ranges.truncate(mark.ranges);
+        self.file_bytes = mark.file_bytes;
+    }
+
+    /// Appends what is in `other`, of which nothing is sent.
+    pub(crate) fn append(&mut self, other: Self) {
+        if self.is_empty() && self.bytes.capacity() < other.bytes.len() {
+            *self = other;
+            return;
+        }
+        let shift = self.bytes.len();
+        self.bytes.extend_from_slice(&other.bytes);
+        self.ranges.extend(other.ranges.into_iter().map(|range| FileRange { at: range.at + shift, ..range }));
+        self.file_bytes += other.file_bytes;
+    }
+
+    /// Appends a frame of its own, see [`Self::new`].
+    pub(crate) fn append_frame(&mut self, mut frame: Self) {
+        frame.seal(Mark::default());
+        self.append(frame);
+    }
+}

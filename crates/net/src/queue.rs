@@ -1,0 +1,193 @@
+//! The replies of one connection in request order: what is ready, and what must come first. Polls later replies in the
+//! connection's task: the first one with the task's own waker, those behind it only when they woke.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::outgoing::Outgoing;
+use crate::replies::{Content, LocalBoxFuture, Pipelining, Reply, ReplyLimits};
+
+/// File ranges in one connection's output from which on its next frames wait.
+const MAX_UNSENT_RANGES: usize = 1024;
+
+/// A later reply, and what is ready behind it.
+struct Slot {
+    state: SlotState,
+    after: Outgoing,
+}
+
+enum SlotState {
+    /// Not polled yet.
+    Fresh(LocalBoxFuture<'static, Reply>),
+    /// Polled with the task's waker, for it was the first.
+    First(LocalBoxFuture<'static, Reply>),
+    /// Polled with a waker of its own, for others were before it.
+    Behind(LocalBoxFuture<'static, Reply>, Arc<SlotWaker>),
+    /// Resolved.
+    Done(Reply),
+}
+
+/// Remembers which of many later replies woke the task.
+struct SlotWaker {
+    woken: AtomicBool,
+    task: Waker,
+}
+
+impl Wake for SlotWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.task.wake_by_ref();
+    }
+}
+
+/// How a connection is about to end.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    /// For the log.
+    pub(crate) reason: Cow<'static, str>,
+    /// Without sending what is left.
+    pub(crate) now: bool,
+}
+
+/// The replies of one connection that are not sent yet.
+pub(crate) struct ReplyQueue {
+    /// What can be sent.
+    pub(crate) out: Outgoing,
+    slots: VecDeque<Slot>,
+    /// Length of all `after` of the slots.
+    behind: u64,
+    held: bool,
+    closing: Option<Closing>,
+}
+
+impl ReplyQueue {
+    pub(crate) fn new() -> Self {
+        Self { out: Outgoing::empty(), slots: VecDeque::new(), behind: 0, held: false, closing: None }
+    }
+
+    /// Lets `write` append where the next ready reply goes.
+    pub(crate) fn append<R>(&mut self, write: impl FnOnce(&mut Outgoing) -> R) -> R {
+        let Some(slot) = self.slots.back_mut() else { return write(&mut self.out) };
+        let before = slot.after.len();
+        let result = write(&mut slot.after);
+        self.behind += slot.after.len() - before;
+        result
+    }
+
+    /// Takes a later reply.
+    pub(crate) fn push(&mut self, reply: LocalBoxFuture<'static, Reply>, pipelining: Pipelining) {
+        self.held = pipelining == Pipelining::Hold;
+        self.slots.push_back(Slot { state: SlotState::Fresh(reply), after: Outgoing::empty() });
+    }
+
+    /// Ends the connection after what is there.
+    pub(crate) fn close(&mut self, reason: Cow<'static, str>) {
+        match self.slots.back_mut() {
+            // Comes behind the last later reply; nothing is served any more, so nothing comes after it.
+            Some(_) => self.push(Box::pin(std::future::ready(Reply::close(reason))), Pipelining::Hold),
+            None => self.close_as(Closing { reason, now: false }),
+        }
+    }
+
+    /// Ends the connection without what is there.
+    pub(crate) fn close_now(&mut self, reason: Cow<'static, str>) {
+        self.close_as(Closing { reason, now: true });
+    }
+
+    fn close_as(&mut self, closing: Closing) {
+        self.slots.clear();
+        self.behind = 0;
+        self.held = false;
+        self.closing.get_or_insert(closing);
+    }
+
+    /// How the connection is about to end.
+    pub(crate) fn closing(&self) -> Option<&Closing> {
+        self.closing.as_ref()
+    }
+
+    /// Whether replies are outstanding.
+    pub(crate) fn has_outstanding(&self) -> bool {
+        !self.slots.is_empty()
+    }
+
+    /// Whether one more frame may be served.
+    pub(crate) fn may_serve(&self, limits: ReplyLimits) -> bool {
+        !self.held
+            && self.closing.is_none()
+            && self.slots.len() < limits.max_in_flight
+            && self.out.ranges_left() < MAX_UNSENT_RANGES
+            && self.out.len() + self.behind <= limits.max_unsent_bytes as u64
+    }
+
+    /// Polls what woke, and moves what is in turn to the output.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
+        let last = self.slots.len().wrapping_sub(1);
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            let Some(reply) = slot.state.poll(index == 0, cx) else { continue };
+            self.behind += reply.len();
+            slot.state = SlotState::Done(reply);
+            if index == last {
+                // Only the last one can hold the connection.
+                self.held = false;
+            }
+        }
+        while let Some(Slot { state: SlotState::Done(_), .. }) = self.slots.front()
+            && let Some(Slot { state: SlotState::Done(reply), after }) = self.slots.pop_front()
+        {
+            self.behind -= reply.len() + after.len();
+            self.send(reply, after);
+        }
+    }
+
+    fn send(&mut self, reply: Reply, after: Outgoing) {
+        match reply.content {
+            Content::Nothing => {}
+            Content::Frame(frame) => self.out.append_frame(frame),
+            Content::Write(write) => {
+                let mark = self.out.begin();
+                write(&mut self.out);
+                self.out.seal(mark);
+            }
+        }
+        match reply.close {
+            Some(reason) => self.close_as(Closing { reason, now: false }),
+            None => self.out.append(after),
+        }
+    }
+}
+
+impl SlotState {
+    /// Polls what may have woken; the reply, when it has just come.
+    fn poll(&mut self, first: bool, cx: &mut Context<'_>) -> Option<Reply> {
+        if let Self::Fresh(_) = self
+            && let Self::Fresh(reply) = std::mem::replace(self, Self::Done(Reply::none()))
+        {
+            *self = if first {
+                Self::First(reply)
+            } else {
+                let waker = SlotWaker { woken: AtomicBool::new(true), task: cx.waker().clone() };
+                Self::Behind(reply, Arc::new(waker))
+            };
+        }
+        let polled = match self {
+            Self::First(reply) => reply.as_mut().poll(cx),
+            Self::Behind(reply, waker) if waker.woken.swap(false, Ordering::AcqRel) => {
+                let own = Waker::from(Arc::clone(waker));
+                reply.as_mut().poll(&mut Context::from_waker(&own))
+            }
+            Self::Behind(..) | Self::Fresh(_) | Self::Done(_) => Poll::Pending,
+        };
+        match polled {
+            Poll::Ready(reply) => Some(reply),
+            Poll::Pending => None,
+        }
+    }
+}
