@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use milena_protocol::messages::MetadataRecord;
+use milena_protocol::MetadataRecord;
 
 use crate::cluster::Cluster;
 use crate::configs::Configs;

@@ -1,7 +1,7 @@
 //! Batches of the metadata log become images. Knows metadata transactions: between begin and end nothing is published,
 //! and an abort forgets what came in between.
 
-use milena_protocol::messages::MetadataRecord;
+use milena_protocol::MetadataRecord;
 
 use crate::delta::Delta;
 use crate::error::ReplayError;
@@ -74,7 +74,9 @@ impl Loader {
                     builder = ImageBuilder::new(&self.image);
                     open = false;
                 }
-                MetadataRecord::AbortTransaction(_) => return wrong("AbortTransactionRecord", "no transaction is open"),
+                MetadataRecord::AbortTransaction(_) => {
+                    return wrong("AbortTransactionRecord", "no transaction is open");
+                }
                 record => builder.replay(record)?,
             }
         }

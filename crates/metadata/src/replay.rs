@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use milena_protocol::Uuid;
 use milena_protocol::messages::{
     AccessControlEntryRecord, BrokerRegistrationChangeRecord, ClearElrRecord, ClientQuotaRecord, ConfigRecord,
-    DelegationTokenRecord, MetadataRecord, PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord,
-    RegisterControllerRecord, RemoveTopicRecord, TopicRecord, UnregisterBrokerRecord, UserScramCredentialRecord,
+    DelegationTokenRecord, PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, RegisterControllerRecord,
+    RemoveTopicRecord, TopicRecord, UnregisterBrokerRecord, UserScramCredentialRecord,
 };
+use milena_protocol::{MetadataRecord, Uuid};
 
 use crate::cluster::{Broker, Controller, Endpoint, VersionRange};
 use crate::configs::{ConfigResource, ConfigResourceType};
@@ -105,7 +105,7 @@ impl ImageBuilder {
 
     fn register_broker(&mut self, r: &RegisterBrokerRecord<'_>) {
         let mut directories = r.log_dirs.to_vec();
-        directories.sort_unstable();
+        directories.sort_unstable_by_key(Uuid::kafka_order);
         let listeners = r.end_points.iter().map(|e| endpoint(&e.name, &e.host, e.port, e.security_protocol));
         let range = |min, max| VersionRange { min, max };
         let features =
@@ -152,7 +152,7 @@ impl ImageBuilder {
             }
             if !r.log_dirs.is_empty() {
                 broker.directories = r.log_dirs.to_vec();
-                broker.directories.sort_unstable();
+                broker.directories.sort_unstable_by_key(Uuid::kafka_order);
             }
             if let Some(cordoned) = r.cordoned_log_dirs.as_deref() {
                 broker.cordoned_directories = Some(cordoned.to_vec());
@@ -217,8 +217,7 @@ impl ImageBuilder {
 
     fn set_partition(&mut self, r: &PartitionRecord<'_>) -> Result<(), ReplayError> {
         let value = i64::from(r.partition_id);
-        let index =
-            usize::try_from(r.partition_id).map_err(|_| ReplayError::Value { field: "partitionId", value })?;
+        let index = usize::try_from(r.partition_id).map_err(|_| ReplayError::Value { field: "partitionId", value })?;
         let partition = Arc::new(Partition::from_record(r)?);
         let working = self.topic(r.topic_id)?;
         let partitions = &mut working.topic.partitions;
@@ -249,10 +248,10 @@ impl ImageBuilder {
         self.image.topics.remove(&topic);
         let delta = &mut self.delta.topics;
         delta.changed.remove(&r.topic_id);
-        if !delta.created.remove(&r.topic_id) {
-            if let Some(old) = self.base.topics.get_by_id(r.topic_id) {
-                delta.deleted.insert(r.topic_id, old.clone());
-            }
+        if !delta.created.remove(&r.topic_id)
+            && let Some(old) = self.base.topics.get_by_id(r.topic_id)
+        {
+            delta.deleted.insert(r.topic_id, old.clone());
         }
         let resource = ConfigResource::topic(&topic.name);
         if self.image.configs.remove(&resource) {

@@ -2,10 +2,10 @@
 
 use milena_protocol::messages::{
     AccessControlEntryRecord, ClientQuotaRecord, ConfigRecord, DelegationTokenRecord, FeatureLevelRecord,
-    MetadataRecord, PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RegisterControllerRecord, TopicRecord,
+    PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RegisterControllerRecord, TopicRecord,
     UserScramCredentialRecord, client_quota_record, register_broker_record, register_controller_record,
 };
-use milena_protocol::Uuid;
+use milena_protocol::{MetadataRecord, Uuid};
 use std::borrow::Cow;
 
 use crate::cluster::{Broker, Controller};
@@ -50,7 +50,11 @@ impl Image {
             VersionedRecord::new(MetadataRecord::ProducerIds(record), 0)
         });
         let cluster = features.chain(brokers).chain(controllers).chain(topics);
-        cluster.chain(self.config_records()).chain(self.quota_records()).chain(producer_ids).chain(self.security_records())
+        cluster
+            .chain(self.config_records())
+            .chain(self.quota_records())
+            .chain(producer_ids)
+            .chain(self.security_records())
     }
 
     fn config_records(&self) -> impl Iterator<Item = VersionedRecord<'_>> {

@@ -172,9 +172,11 @@ mod tests {
         assert_eq!(level("4.4"), Ok(33));
         assert_eq!(level("4.4-IV1"), Ok(32));
         assert_eq!(level("3.3-IV3"), Ok(7));
-        assert!(level("9.9").unwrap_err().to_string().starts_with(
-            "Unknown metadata.version '9.9'. Supported metadata.version are: 3.3-IV3, 3.4-IV0, 3.5-IV0"
-        ));
+        assert!(
+            level("9.9").unwrap_err().to_string().starts_with(
+                "Unknown metadata.version '9.9'. Supported metadata.version are: 3.3-IV3, 3.4-IV0, 3.5-IV0"
+            )
+        );
         assert!(level("4.4-IV9").is_err());
     }
 

@@ -164,8 +164,7 @@ impl Quorum {
                 vec![Effect::Persist(election)]
             }
             State::Leader { epoch, epoch_start_offset: None, .. } => {
-                self.state =
-                    State::Leader { epoch, epoch_start_offset: Some(log_end_offset), high_watermark: None };
+                self.state = State::Leader { epoch, epoch_start_offset: Some(log_end_offset), high_watermark: None };
                 let voters: Vec<i32> = self.voters.iter().map(|v| v.key.id).collect();
                 vec![Effect::Lead { epoch, voters, granting_voters: vec![self.local.id] }]
             }
