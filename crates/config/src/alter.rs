@@ -1,0 +1,180 @@
+//! AlterConfigs and IncrementalAlterConfigs as pure functions: overrides and edits in, changes out. Whether the
+//! outcome is allowed is asked of the resource's own module.
+
+use crate::Overrides;
+use crate::definition::{self, Catalog, ConfigType, Definition};
+use crate::dynamic;
+use crate::error::AlterError;
+
+/// What kind of resource is altered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// A topic.
+    Topic,
+    /// One broker, or the default of all.
+    Broker,
+    /// A group.
+    Group,
+    /// A client metrics subscription.
+    ClientMetrics,
+}
+
+impl Resource {
+    /// The resource type's code in requests and ConfigRecords.
+    pub fn code(self) -> i8 {
+        match self {
+            Self::Topic => 2,
+            Self::Broker => 4,
+            Self::ClientMetrics => 16,
+            Self::Group => 32,
+        }
+    }
+
+    /// The resource with that code.
+    pub fn from_code(code: i8) -> Option<Self> {
+        [Self::Topic, Self::Broker, Self::ClientMetrics, Self::Group].into_iter().find(|r| r.code() == code)
+    }
+
+    fn definition(self, name: &str) -> Option<&'static Definition> {
+        let catalog: &'static Catalog = match self {
+            Self::Broker => return dynamic::definition_of(name),
+            Self::Topic => definition::topic(),
+            Self::Group => definition::group(),
+            Self::ClientMetrics => definition::client_metrics(),
+        };
+        catalog.get(name)
+    }
+}
+
+/// What an edit does with its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Sets the value.
+    Set,
+    /// Goes back to the default.
+    Delete,
+    /// Adds entries to a list.
+    Append,
+    /// Takes entries from a list.
+    Subtract,
+}
+
+impl Operation {
+    /// The operation with the code of IncrementalAlterConfigs.
+    pub fn from_code(code: i8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Set),
+            1 => Some(Self::Delete),
+            2 => Some(Self::Append),
+            3 => Some(Self::Subtract),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Set => "SET",
+            Self::Delete => "DELETE",
+            Self::Append => "APPEND",
+            Self::Subtract => "SUBTRACT",
+        }
+    }
+}
+
+/// One edit of a resource's configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edit<'a> {
+    /// The key.
+    pub name: &'a str,
+    /// What to do.
+    pub operation: Operation,
+    /// With what; not looked at by DELETE.
+    pub value: Option<&'a str>,
+}
+
+/// What becomes one ConfigRecord.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The key.
+    pub name: String,
+    /// The new value; `None` removes the override.
+    pub value: Option<String>,
+}
+
+/// The changes that `edits` make to a resource with the overrides `existing`.
+///
+/// An edit that changes nothing makes no change, except for brokers, which read files again at every record.
+///
+/// # Errors
+/// INVALID_REQUEST for a repeated key or a missing value, INVALID_CONFIG for APPEND or SUBTRACT of a key that is no
+/// list.
+pub fn incremental(kind: Resource, existing: &Overrides, edits: &[Edit<'_>]) -> Result<Vec<Change>, AlterError> {
+    check_shape(edits)?;
+    let mut changes = Vec::new();
+    for edit in edits {
+        let current = existing.get(edit.name);
+        let new = match edit.operation {
+            Operation::Set => edit.value.map(str::to_owned),
+            Operation::Delete => None,
+            Operation::Append | Operation::Subtract => Some(edit_list(kind, edit, current)?),
+        };
+        if new.as_ref() != current || kind == Resource::Broker {
+            changes.push(Change { name: edit.name.to_owned(), value: new });
+        }
+    }
+    Ok(changes)
+}
+
+/// The changes that make `new` of `existing` (AlterConfigs): what is not named is removed.
+pub fn replace(kind: Resource, existing: &Overrides, new: &Overrides) -> Vec<Change> {
+    let set = new.iter().filter(|(name, value)| kind == Resource::Broker || existing.get(*name) != Some(value));
+    let removed = existing.keys().filter(|name| !new.contains_key(*name));
+    set.map(|(name, value)| Change { name: name.clone(), value: Some(value.clone()) })
+        .chain(removed.map(|name| Change { name: name.clone(), value: None }))
+        .collect()
+}
+
+/// `existing` after `changes`.
+pub fn apply(existing: &Overrides, changes: &[Change]) -> Overrides {
+    let mut result = existing.clone();
+    for change in changes {
+        match &change.value {
+            Some(value) => result.insert(change.name.clone(), value.clone()),
+            None => result.remove(&change.name),
+        };
+    }
+    result
+}
+
+fn check_shape(edits: &[Edit<'_>]) -> Result<(), AlterError> {
+    let repeated = |i: usize| edits[..i].iter().any(|e| e.name == edits[i].name);
+    if (0..edits.len()).any(repeated) {
+        return Err(AlterError::InvalidRequest("Error due to duplicate config keys".to_owned()));
+    }
+    let null = |e: &&Edit<'_>| e.operation != Operation::Delete && e.value.is_none();
+    let nulls: Vec<&str> = edits.iter().filter(null).map(|e| e.name).collect();
+    if nulls.is_empty() {
+        return Ok(());
+    }
+    Err(AlterError::InvalidRequest(format!("Null value not supported for : {}", nulls.join(","))))
+}
+
+fn edit_list(kind: Resource, edit: &Edit<'_>, current: Option<&String>) -> Result<String, AlterError> {
+    let definition = kind.definition(edit.name).filter(|d| d.kind == ConfigType::List);
+    let Some(definition) = definition else {
+        let operation = edit.operation.name();
+        let message = format!("Can't {operation} to key {} because its type is not LIST.", edit.name);
+        return Err(AlterError::InvalidConfig(message));
+    };
+    let base = current.cloned().or_else(|| definition.default_text()).unwrap_or_default();
+    let mut entries: Vec<&str> = base.split(',').filter(|e| !e.is_empty()).collect();
+    for entry in edit.value.unwrap_or_default().split(',') {
+        let at = entries.iter().position(|e| *e == entry);
+        match (edit.operation, at) {
+            (Operation::Append, None) => entries.push(entry),
+            (Operation::Subtract, Some(at)) => drop(entries.remove(at)),
+            _ => {}
+        }
+    }
+    Ok(entries.join(","))
+}

@@ -1,0 +1,217 @@
+//! Where static settings come from and which of them wins: flags over environment over file. Settings are
+//! raw texts with their origin here; the broker's configuration gives them types.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::definition;
+use crate::dynamic;
+use crate::environment;
+use crate::properties;
+use crate::suggest;
+
+/// Where a setting was made. The order is the precedence, lowest first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Milena's own start without a file.
+    BuiltIn,
+    /// A properties file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Line of the entry, from 1.
+        line: usize,
+    },
+    /// An environment variable.
+    Environment {
+        /// Its name.
+        variable: String,
+    },
+    /// The command line.
+    Flag {
+        /// The flag as typed: `--override num.partitions=0`.
+        flag: String,
+    },
+}
+
+impl Origin {
+    fn rank(&self) -> u8 {
+        match self {
+            Self::BuiltIn => 0,
+            Self::File { .. } => 1,
+            Self::Environment { .. } => 2,
+            Self::Flag { .. } => 3,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BuiltIn => f.write_str("built in"),
+            Self::File { path, line } => write!(f, "{}, line {line}", path.display()),
+            Self::Environment { variable } => write!(f, "environment variable {variable}"),
+            Self::Flag { flag } => write!(f, "{flag}"),
+        }
+    }
+}
+
+/// One raw setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Raw value.
+    pub value: String,
+    /// Where it was made.
+    pub origin: Origin,
+}
+
+/// Something that does not stop the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The whole sentence.
+    pub message: String,
+}
+
+/// A source of settings that cannot be read.
+#[derive(Debug, Error)]
+pub enum SettingsError {
+    /// A properties file with a broken escape.
+    #[error("{path}: {source}")]
+    Properties {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: properties::MalformedEscape,
+    },
+    /// An override that is not `name=value`.
+    #[error("--override {0}: expected name=value")]
+    Override(String),
+}
+
+/// The raw static settings by name.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    entries: BTreeMap<String, Setting>,
+    has_file: bool,
+}
+
+impl Settings {
+    /// No settings.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the text of a properties file; of a repeated name the last counts.
+    ///
+    /// # Errors
+    /// A malformed unicode escape.
+    pub fn file(&mut self, path: &Path, text: &str) -> Result<(), SettingsError> {
+        self.has_file = true;
+        let parsed =
+            properties::parse(text).map_err(|source| SettingsError::Properties { path: path.to_owned(), source })?;
+        for property in parsed {
+            let origin = Origin::File { path: path.to_owned(), line: property.line };
+            self.set(property.name, property.value, origin);
+        }
+        Ok(())
+    }
+
+    /// Adds the `KAFKA_*` variables among `variables`.
+    pub fn environment(&mut self, variables: impl IntoIterator<Item = (String, String)>) {
+        for (variable, value) in variables {
+            if let Some(name) = environment::configuration_name(&variable) {
+                self.set(name, value, Origin::Environment { variable });
+            }
+        }
+    }
+
+    /// Adds one `--override name=value`.
+    ///
+    /// # Errors
+    /// A text without `=` or without name.
+    pub fn override_flag(&mut self, text: &str) -> Result<(), SettingsError> {
+        let parts = text.split_once('=').filter(|(name, _)| !name.trim().is_empty());
+        let (name, value) = parts.ok_or_else(|| SettingsError::Override(text.to_owned()))?;
+        self.set(name.trim().to_owned(), value.to_owned(), Origin::Flag { flag: format!("--override {text}") });
+        Ok(())
+    }
+
+    /// `--data-dir DIR`: the one log directory.
+    pub fn data_dir_flag(&mut self, dir: &str) {
+        self.set("log.dirs".to_owned(), dir.to_owned(), Origin::Flag { flag: format!("--data-dir {dir}") });
+    }
+
+    /// `--listen ADDRESS`: `host:port` (plaintext), or listeners as Kafka writes them.
+    pub fn listen_flag(&mut self, address: &str) {
+        let listeners = if address.contains("://") { address.to_owned() } else { format!("PLAINTEXT://{address}") };
+        self.set("listeners".to_owned(), listeners, Origin::Flag { flag: format!("--listen {address}") });
+    }
+
+    /// Sets a value unless one of higher precedence is there.
+    pub fn set(&mut self, name: String, value: String, origin: Origin) {
+        let stays = self.entries.get(&name).is_some_and(|present| present.origin.rank() > origin.rank());
+        if !stays {
+            self.entries.insert(name, Setting { value, origin });
+        }
+    }
+
+    /// The setting of that name.
+    pub fn get(&self, name: &str) -> Option<&Setting> {
+        self.entries.get(name)
+    }
+
+    /// Whether a properties file is among the sources.
+    pub fn has_file(&self) -> bool {
+        self.has_file
+    }
+
+    /// All settings by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Setting)> {
+        self.entries.iter().map(|(name, setting)| (name.as_str(), setting))
+    }
+
+    /// One warning for each name that no definition knows, with the nearest one that exists.
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.iter().filter(|(name, _)| dynamic::definition_of(name).is_none()).map(unknown_name).collect()
+    }
+}
+
+fn unknown_name((name, setting): (&str, &Setting)) -> Warning {
+    let nearest = suggest::nearest(name, definition::broker().iter().map(|d| d.name));
+    let hint = nearest.map(|n| format!(", did you mean {n}?")).unwrap_or_default();
+    Warning { message: format!("unknown configuration {name} ({}){hint}", setting.origin) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_win_over_environment_and_environment_over_file() {
+        let mut settings = Settings::new();
+        settings.override_flag("a=flag").unwrap();
+        settings.environment([("KAFKA_A".into(), "env".into()), ("KAFKA_B".into(), "env".into())]);
+        settings.file(Path::new("s.properties"), "a=file\nb=file\nc=1\nc=2").unwrap();
+        let value = |name: &str| settings.get(name).unwrap().value.as_str();
+        assert_eq!((value("a"), value("b"), value("c")), ("flag", "env", "2"));
+        assert_eq!(settings.get("c").unwrap().origin.to_string(), "s.properties, line 4");
+    }
+
+    #[test]
+    fn an_unknown_name_is_a_warning_with_the_nearest_name() {
+        let mut settings = Settings::new();
+        settings.file(Path::new("f"), "num.partition=3\nlistener.name.x.ssl.key.password=s\nnum.io.threads=1").unwrap();
+        let messages: Vec<_> = settings.warnings().into_iter().map(|w| w.message).collect();
+        assert_eq!(messages, ["unknown configuration num.partition (f, line 1), did you mean num.partitions?"]);
+    }
+
+    #[test]
+    fn an_override_needs_a_name_and_a_value() {
+        for text in ["a", "=b", " =b"] {
+            assert!(Settings::new().override_flag(text).is_err(), "{text}");
+        }
+    }
+}
