@@ -26,10 +26,10 @@ pub struct NetConfig {
     pub reactors: Option<usize>,
     /// Longest frame taken, in bytes without the prefix (`socket.request.max.bytes`).
     pub max_frame_bytes: usize,
-    /// Bytes that half-received frames may take together before other connections wait to be read
-    /// (`queued.max.request.bytes`). A frame counts with its whole length as soon as its prefix is known.
+    /// Bytes that half-received frames may take in memory together, before connections that need more wait to be read
+    /// (`queued.max.request.bytes`).
     pub max_receive_memory_bytes: u64,
-    /// While memory for half-received frames is short, those that got no byte for this long are closed
+    /// While memory for half-received frames is short, those that made no progress for this long are closed
     /// (`milena.stalled.request.ms`).
     pub stalled_frame_timeout: Duration,
     /// Replies of one connection that may be outstanding before its next frames wait
@@ -60,7 +60,7 @@ impl Default for NetConfig {
             listeners: Vec::new(),
             reactors: None,
             max_frame_bytes: 100 << 20,
-            max_receive_memory_bytes: 1 << 30,
+            max_receive_memory_bytes: 512 << 20,
             stalled_frame_timeout: Duration::from_secs(10),
             max_in_flight: 1000,
             max_unsent_bytes: 1 << 20,

@@ -1,14 +1,21 @@
 //! Listeners, reactor threads, framing, pooled buffers and ordered replies. Knows no API: a [`Service`] turns
 //! frames into replies.
 
+mod accept;
 mod config;
+mod connection;
 mod error;
 mod frames;
+mod limits;
 mod outgoing;
+mod pool;
 mod queue;
+mod reactor;
+mod received;
 mod replies;
 mod server;
 mod service;
+mod stream;
 
 pub use config::{ListenerConfig, NetConfig};
 pub use error::NetError;

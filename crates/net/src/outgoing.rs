@@ -14,6 +14,18 @@ pub(crate) struct FileRange {
     pub(crate) len: u64,
 }
 
+/// File ranges that are sent and still kept.
+const MAX_SENT_RANGES: usize = 64;
+
+/// A part of an [`Outgoing`] that one system call sends.
+#[derive(Debug)]
+pub(crate) enum Piece<'a> {
+    /// Bytes; `more` when a file range follows directly.
+    Bytes { bytes: &'a [u8], more: bool },
+    /// A range of a file.
+    File { file: &'a File, position: u64, len: u64 },
+}
+
 /// Where a frame began in an [`Outgoing`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mark {
@@ -128,5 +140,54 @@ impl Outgoing {
     pub(crate) fn append_frame(&mut self, mut frame: Self) {
         frame.seal(Mark::default());
         self.append(frame);
+    }
+
+    /// What is to be sent next.
+    pub(crate) fn next(&self) -> Option<Piece<'_>> {
+        let range = self.ranges.get(self.ranges_sent);
+        let end = range.map_or(self.bytes.len(), |range| range.at);
+        if self.sent < end {
+            return Some(Piece::Bytes { bytes: &self.bytes[self.sent..end], more: range.is_some() });
+        }
+        range.map(|range| Piece::File { file: &range.file, position: range.position, len: range.len })
+    }
+
+    /// Notes that `count` bytes of [`Self::next`] are sent.
+    pub(crate) fn advance(&mut self, count: usize) {
+        let range = self.ranges.get_mut(self.ranges_sent);
+        let end = range.as_ref().map_or(self.bytes.len(), |range| range.at);
+        if self.sent < end {
+            self.sent += count;
+            return;
+        }
+        let range = range.expect("only what was given is sent");
+        let count = count as u64;
+        range.position += count;
+        range.len -= count;
+        self.file_bytes -= count;
+        if range.len == 0 {
+            self.ranges_sent += 1;
+        }
+    }
+
+    /// Forgets what is sent, once that pays: a reader that is never quite up to date must not make this grow.
+    pub(crate) fn compact(&mut self) {
+        if self.sent < self.bytes.len() / 2 && self.ranges_sent < MAX_SENT_RANGES {
+            return;
+        }
+        self.bytes.drain(..self.sent);
+        self.ranges.drain(..self.ranges_sent);
+        for range in &mut self.ranges {
+            range.at -= self.sent;
+        }
+        (self.sent, self.ranges_sent) = (0, 0);
+    }
+
+    /// Forgets what is sent, which is everything.
+    pub(crate) fn reset(&mut self) {
+        debug_assert!(self.next().is_none());
+        (self.sent, self.ranges_sent) = (0, 0);
+        self.bytes.clear();
+        self.ranges = Vec::new();
     }
 }

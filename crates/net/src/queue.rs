@@ -13,9 +13,14 @@ use crate::replies::{Content, LocalBoxFuture, Pipelining, Reply, ReplyLimits};
 /// File ranges in one connection's output from which on its next frames wait.
 const MAX_UNSENT_RANGES: usize = 1024;
 
+/// Room for later replies that a connection without any keeps.
+const MAX_IDLE_SLOTS: usize = 8;
+
 /// A later reply, and what is ready behind it.
 struct Slot {
     state: SlotState,
+    /// No further frame is served until it resolves.
+    holds: bool,
     after: Outgoing,
 }
 
@@ -63,13 +68,16 @@ pub(crate) struct ReplyQueue {
     slots: VecDeque<Slot>,
     /// Length of all `after` of the slots.
     behind: u64,
-    held: bool,
+    /// How many of the last slots were never polled.
+    fresh: usize,
+    /// Unresolved slots that hold the connection.
+    held: usize,
     closing: Option<Closing>,
 }
 
 impl ReplyQueue {
     pub(crate) fn new() -> Self {
-        Self { out: Outgoing::empty(), slots: VecDeque::new(), behind: 0, held: false, closing: None }
+        Self { out: Outgoing::empty(), slots: VecDeque::new(), behind: 0, fresh: 0, held: 0, closing: None }
     }
 
     /// Lets `write` append where the next ready reply goes.
@@ -83,8 +91,10 @@ impl ReplyQueue {
 
     /// Takes a later reply.
     pub(crate) fn push(&mut self, reply: LocalBoxFuture<'static, Reply>, pipelining: Pipelining) {
-        self.held = pipelining == Pipelining::Hold;
-        self.slots.push_back(Slot { state: SlotState::Fresh(reply), after: Outgoing::empty() });
+        let holds = pipelining == Pipelining::Hold;
+        self.held += usize::from(holds);
+        self.fresh += 1;
+        self.slots.push_back(Slot { state: SlotState::Fresh(reply), holds, after: Outgoing::empty() });
     }
 
     /// Ends the connection after what is there.
@@ -103,14 +113,18 @@ impl ReplyQueue {
 
     fn close_as(&mut self, closing: Closing) {
         self.slots.clear();
-        self.behind = 0;
-        self.held = false;
+        (self.behind, self.fresh, self.held) = (0, 0, 0);
         self.closing.get_or_insert(closing);
     }
 
     /// How the connection is about to end.
     pub(crate) fn closing(&self) -> Option<&Closing> {
         self.closing.as_ref()
+    }
+
+    /// As [`Self::closing`], once.
+    pub(crate) fn take_closing(&mut self) -> Option<Closing> {
+        self.closing.take()
     }
 
     /// Whether replies are outstanding.
@@ -120,30 +134,41 @@ impl ReplyQueue {
 
     /// Whether one more frame may be served.
     pub(crate) fn may_serve(&self, limits: ReplyLimits) -> bool {
-        !self.held
+        self.held == 0
             && self.closing.is_none()
             && self.slots.len() < limits.max_in_flight
             && self.out.ranges_left() < MAX_UNSENT_RANGES
             && self.out.len() + self.behind <= limits.max_unsent_bytes as u64
     }
 
-    /// Polls what woke, and moves what is in turn to the output.
+    /// Polls what woke since the last call, and moves what is in turn to the output.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
-        let last = self.slots.len().wrapping_sub(1);
-        for (index, slot) in self.slots.iter_mut().enumerate() {
+        self.poll_from(0, cx);
+    }
+
+    /// As [`Self::poll`], for those only that came since.
+    pub(crate) fn poll_fresh(&mut self, cx: &mut Context<'_>) {
+        if self.fresh > 0 {
+            self.poll_from(self.slots.len() - self.fresh, cx);
+        }
+    }
+
+    fn poll_from(&mut self, from: usize, cx: &mut Context<'_>) {
+        self.fresh = 0;
+        for (index, slot) in self.slots.iter_mut().enumerate().skip(from) {
             let Some(reply) = slot.state.poll(index == 0, cx) else { continue };
             self.behind += reply.len();
+            self.held -= usize::from(slot.holds);
             slot.state = SlotState::Done(reply);
-            if index == last {
-                // Only the last one can hold the connection.
-                self.held = false;
-            }
         }
         while let Some(Slot { state: SlotState::Done(_), .. }) = self.slots.front()
-            && let Some(Slot { state: SlotState::Done(reply), after }) = self.slots.pop_front()
+            && let Some(Slot { state: SlotState::Done(reply), after, .. }) = self.slots.pop_front()
         {
             self.behind -= reply.len() + after.len();
             self.send(reply, after);
+        }
+        if self.slots.is_empty() && self.slots.capacity() > MAX_IDLE_SLOTS {
+            self.slots = VecDeque::new();
         }
     }
 

@@ -3,11 +3,18 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::{mpsc, watch};
 
+use crate::limits::{Connections, ReceiveMemory};
+use crate::reactor::{self, Seed, Shared};
 use crate::{ListenerConfig, NetConfig, NetError, Service};
+
+/// Accepted connections that wait for their reactor, until accepting waits too.
+const INBOX_CONNECTIONS: usize = 256;
 
 /// A listening socket.
 pub(crate) struct Listener {
@@ -22,9 +29,12 @@ pub struct BoundServer {
     listeners: Vec<Listener>,
 }
 
-/// A running server.
+/// A running server; dropping it stops it without waiting for requests in flight.
 pub struct Server {
     addresses: Vec<(Arc<str>, SocketAddr)>,
+    shared: Arc<Shared>,
+    stop: watch::Sender<Option<Instant>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl BoundServer {
@@ -38,9 +48,53 @@ impl BoundServer {
     /// # Errors
     /// [`NetError::Reactor`]; then nothing runs.
     pub fn start<S: Service>(self, service: Arc<S>) -> Result<Server, NetError> {
-        let _ = (service, &self.config);
-        Ok(Server { addresses: self.local_addrs() })
+        let addresses = self.local_addrs();
+        let Self { config, listeners } = self;
+        let reactors = config.reactors.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1);
+        let connections = Connections::new(
+            config.max_connections,
+            config.max_connections_per_ip,
+            config.max_connections_per_ip_overrides.clone(),
+        );
+        let memory = ReceiveMemory::new(config.max_receive_memory_bytes);
+        let shared = Arc::new(Shared { config, connections: Arc::new(connections), memory });
+        let (stop, stopped) = watch::channel(None);
+        let (outboxes, inboxes): (Vec<_>, Vec<_>) = (0..reactors).map(|_| mpsc::channel(INBOX_CONNECTIONS)).unzip();
+        let outboxes: Arc<[_]> = outboxes.into();
+        let mut server = Server { addresses, shared, stop, threads: Vec::with_capacity(reactors) };
+        let mut shares: Vec<Vec<Listener>> = (0..reactors).map(|_| Vec::new()).collect();
+        for (index, listener) in listeners.into_iter().enumerate() {
+            shares[index % reactors].push(listener);
+        }
+        for (index, (inbox, listeners)) in inboxes.into_iter().zip(shares).enumerate() {
+            let seed = Seed {
+                shared: Arc::clone(&server.shared),
+                service: Arc::clone(&service),
+                listeners,
+                inbox,
+                outboxes: Arc::clone(&outboxes),
+                stop: stopped.clone(),
+            };
+            server.threads.push(spawn(index, seed).map_err(NetError::Reactor)?);
+        }
+        Ok(server)
     }
+}
+
+/// Starts a reactor's thread; it runs when its runtime stands.
+fn spawn<S: Service>(index: usize, seed: Seed<S>) -> io::Result<JoinHandle<()>> {
+    let (built, result) = std::sync::mpsc::sync_channel(1);
+    let thread = thread::Builder::new().name(format!("reactor-{index}")).spawn(move || match reactor::runtime() {
+        Ok(runtime) => {
+            let _ = built.send(Ok(()));
+            runtime.block_on(reactor::run(seed));
+        }
+        Err(e) => {
+            let _ = built.send(Err(e));
+        }
+    })?;
+    result.recv().unwrap_or_else(|_| Err(io::Error::other("the thread died")))?;
+    Ok(thread)
 }
 
 impl Server {
@@ -68,8 +122,28 @@ impl Server {
 
     /// Stops accepting and reading, lets requests in flight finish and their replies leave for at most `deadline`,
     /// closes everything and joins all threads. Blocks: not for a reactor's thread.
-    pub fn stop(self, deadline: Duration) {
-        let _ = deadline;
+    pub fn stop(mut self, deadline: Duration) {
+        self.shut(deadline);
+    }
+
+    /// Connections now.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.total()
+    }
+
+    fn shut(&mut self, deadline: Duration) {
+        self.stop.send_replace(Some(Instant::now() + deadline));
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a network thread has panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shut(Duration::ZERO);
     }
 }
 

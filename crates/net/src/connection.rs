@@ -1,0 +1,321 @@
+//! One connection, as one task: what it does in a wake-up. It polls later replies, serves what is in the buffer, sends
+//! what is ready, and reads once, until nothing more can be done without waiting.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use crate::frames::{Frames, Gate, Head};
+use crate::limits::Permit;
+use crate::outgoing::Piece;
+use crate::queue::ReplyQueue;
+use crate::reactor::{Accepted, Entry, Reactor, Verdict};
+use crate::received::Received;
+use crate::replies::{Replies, ReplyLimits};
+use crate::stream::Stream;
+use crate::{Peer, Service};
+
+/// Bytes sent in one turn, after which other connections have theirs.
+const MAX_SENT_PER_TURN: usize = 4 << 20;
+
+/// Why a connection ends.
+enum End {
+    /// The peer is done.
+    Peer,
+    /// The socket failed.
+    Failed(io::Error),
+    /// The service, or a frame that is none.
+    Reason(Cow<'static, str>),
+    Swept(Verdict),
+    /// The server stops.
+    Stopped,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peer => f.write_str("closed by the peer"),
+            Self::Failed(e) => write!(f, "{e}"),
+            Self::Reason(reason) => f.write_str(reason),
+            Self::Swept(Verdict::Idle) => f.write_str("idle for too long"),
+            Self::Swept(Verdict::Stalled) => f.write_str("memory is short, and a frame made no progress"),
+            Self::Stopped => f.write_str("the server stops"),
+        }
+    }
+}
+
+/// A connection; its future ends when it does.
+pub(crate) struct Connection<S: Service> {
+    stream: Stream,
+    peer: Peer,
+    service: Arc<S>,
+    /// There until the end.
+    session: Option<S::Session>,
+    received: Received,
+    queue: ReplyQueue,
+    /// The peer sends no more.
+    eof: bool,
+    /// Registered as waiting for receive memory.
+    waits_for_memory: bool,
+    entry: Rc<Entry>,
+    reactor: Rc<Reactor>,
+    _permit: Permit,
+}
+
+// Nothing in it is pinned.
+impl<S: Service> Unpin for Connection<S> {}
+
+impl<S: Service> Connection<S> {
+    /// Takes over an accepted connection on its reactor.
+    pub(crate) fn open(reactor: Rc<Reactor>, service: Arc<S>, accepted: Accepted) -> io::Result<Self> {
+        let Accepted { socket, peer, permit } = accepted;
+        let stream = Stream::new(socket)?;
+        let session = catch_unwind(AssertUnwindSafe(|| service.connect(&peer)))
+            .map_err(|panic| io::Error::other(format!("a panic: {}", message(&*panic))))?;
+        let entry = reactor.enter(peer.id);
+        Ok(Self {
+            stream,
+            peer,
+            service,
+            session: Some(session),
+            received: Received::default(),
+            queue: ReplyQueue::new(),
+            eof: false,
+            waits_for_memory: false,
+            entry,
+            reactor,
+            _permit: permit,
+        })
+    }
+
+    fn limits(&self) -> ReplyLimits {
+        let config = &self.reactor.shared.config;
+        ReplyLimits { max_in_flight: config.max_in_flight, max_unsent_bytes: config.max_unsent_bytes }
+    }
+
+    fn max_frame_bytes(&self) -> usize {
+        self.reactor.shared.config.max_frame_bytes
+    }
+
+    /// Everything that can be done now.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.queue.poll(cx);
+        let mut sent = 0;
+        let mut buffer_was_full = false;
+        loop {
+            self.serve();
+            self.queue.poll_fresh(cx);
+            if self.queue.closing().is_some_and(|closing| closing.now) {
+                return Poll::Ready(self.end());
+            }
+            let flushed = match self.flush(cx, &mut sent) {
+                Poll::Ready(Ok(())) => true,
+                Poll::Ready(Err(e)) => return Poll::Ready(End::Failed(e)),
+                Poll::Pending => false,
+            };
+            if self.has_servable_frame() {
+                continue;
+            }
+            if flushed && !self.queue.has_outstanding() && (self.queue.closing().is_some() || self.is_last_turn()) {
+                return Poll::Ready(self.end());
+            }
+            if !self.may_read(cx) {
+                return Poll::Pending;
+            }
+            if buffer_was_full {
+                // There may be more, but others come first.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            match ready!(self.read(cx)) {
+                Ok(was_full) => buffer_was_full = was_full,
+                Err(e) => return Poll::Ready(End::Failed(e)),
+            }
+        }
+    }
+
+    /// Whether nothing more is read, ever.
+    fn is_last_turn(&self) -> bool {
+        self.eof || self.reactor.is_stopping()
+    }
+
+    fn end(&mut self) -> End {
+        match self.queue.take_closing() {
+            Some(closing) => End::Reason(closing.reason),
+            None if self.eof => End::Peer,
+            None => End::Stopped,
+        }
+    }
+
+    fn has_servable_frame(&self) -> bool {
+        self.queue.may_serve(self.limits()) && matches!(self.received.head(self.max_frame_bytes()), Head::Complete(_))
+    }
+
+    /// Lets the service take the complete frames, as far as it may.
+    fn serve(&mut self) {
+        let (limits, max_frame_bytes) = (self.limits(), self.max_frame_bytes());
+        let Some(session) = &mut self.session else { return };
+        while self.queue.may_serve(limits) {
+            match self.received.head(max_frame_bytes) {
+                Head::Complete(_) => {}
+                Head::Unknown | Head::Partial(_) => return,
+                Head::Hostile(prefix) => {
+                    tracing::info!(peer = %self.peer.remote, "a frame of {prefix} bytes, not 0 to {max_frame_bytes}");
+                    self.received.clear();
+                    self.queue.close(Cow::Borrowed("a frame of a forbidden length"));
+                    return;
+                }
+            }
+            let gate = Gate::default();
+            let mut frames = Frames::new(self.received.bytes_mut(), max_frame_bytes, &gate);
+            let mut replies = Replies::new(&mut self.queue, &gate, limits);
+            self.service.serve(session, &mut frames, &mut replies);
+            let (taken, bytes) = (frames.taken(), frames.taken_bytes());
+            if !replies.complete(taken) || taken == 0 {
+                tracing::error!(peer = %self.peer.remote, "the service took {taken} frames and did not answer each once");
+                self.queue.close_now(Cow::Borrowed("unanswered frames"));
+            }
+            self.received.served(bytes, taken);
+        }
+        if self.queue.closing().is_some() {
+            self.received.clear();
+        }
+    }
+
+    /// Sends what is ready; pending while the socket is full, and after much was sent.
+    fn flush(&mut self, cx: &mut Context<'_>, sent: &mut usize) -> Poll<io::Result<()>> {
+        while let Some(piece) = self.queue.out.next() {
+            if *sent >= MAX_SENT_PER_TURN {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let result = match piece {
+                Piece::Bytes { bytes, more } => self.stream.try_send(bytes, more),
+                Piece::File { file, position, len } => self.stream.try_send_file(file, position, len),
+            };
+            match result {
+                Ok(count) => {
+                    *sent += count;
+                    self.queue.out.advance(count);
+                    self.reactor.touch(&self.entry);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.queue.out.compact();
+                    ready!(self.stream.poll_writable(cx))?;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        }
+        self.queue.out.reset();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether the next frames are wanted; if only memory is in the way, waits for it.
+    fn may_read(&mut self, cx: &Context<'_>) -> bool {
+        if self.is_last_turn() || !self.queue.may_serve(self.limits()) {
+            return false;
+        }
+        let memory = &self.reactor.shared.memory;
+        let waits =
+            memory.is_short() && !self.received.fits(self.max_frame_bytes()) && memory.wait(self.peer.id, cx.waker());
+        if self.waits_for_memory && !waits {
+            memory.forget(self.peer.id);
+        }
+        self.waits_for_memory = waits;
+        !waits
+    }
+
+    /// Reads once; whether the buffer is full now, so that there may be more.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        ready!(self.stream.poll_readable(cx))?;
+        let mut pool = self.reactor.pool.borrow_mut();
+        let room = self.received.room(&mut pool, self.reactor.shared.config.max_frame_bytes);
+        let count = match ready!(self.stream.poll_read(cx, room)) {
+            Ok(count) => count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Poll::Ready(Ok(false)),
+            Err(e) => return Poll::Ready(Err(e)),
+        };
+        let was_full = count == room.len();
+        self.eof = count == 0;
+        self.received.filled(count);
+        self.reactor.touch(&self.entry);
+        Poll::Ready(Ok(was_full))
+    }
+
+    /// The turn is over: gives back what is not needed while waiting.
+    fn settle(&mut self) {
+        let mut pool = self.reactor.pool.borrow_mut();
+        self.received.settle(&mut pool);
+        if self.queue.out.is_empty() {
+            pool.put_output(std::mem::take(&mut self.queue.out.bytes));
+        }
+        drop(pool);
+        self.claim(self.received.held());
+        self.entry.outstanding.set(self.queue.has_outstanding());
+    }
+
+    fn claim(&self, bytes: u64) {
+        let claimed = self.entry.claim.replace(bytes);
+        if claimed != bytes {
+            self.reactor.shared.memory.change(claimed, bytes);
+        }
+    }
+
+    fn wake_up(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.entry.remember(cx.waker());
+        if let Some(verdict) = self.entry.verdict() {
+            return Poll::Ready(End::Swept(verdict));
+        }
+        if self.queue.out.bytes.capacity() == 0 {
+            self.queue.out.bytes = self.reactor.pool.borrow_mut().take_output();
+        }
+        let end = self.turn(cx);
+        self.settle();
+        end
+    }
+}
+
+impl<S: Service> Future for Connection<S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match catch_unwind(AssertUnwindSafe(|| self.wake_up(cx))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(end)) => {
+                tracing::debug!(peer = %self.peer.remote, listener = %self.peer.listener, "connection ended: {end}");
+                self.stream.end();
+            }
+            Err(panic) => {
+                tracing::error!(peer = %self.peer.remote, "a panic ends the connection: {}", message(&*panic));
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<S: Service> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.claim(0);
+        if self.waits_for_memory {
+            self.reactor.shared.memory.forget(self.peer.id);
+        }
+        self.reactor.leave(self.peer.id);
+        let Some(session) = self.session.take() else { return };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.service.disconnect(session))) {
+            tracing::error!(peer = %self.peer.remote, "a panic after the connection's end: {}", message(&*panic));
+        }
+    }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
+}
