@@ -32,6 +32,11 @@ impl<'a> BatchMut<'a> {
         Ok((BatchMut(first), rest))
     }
 
+    /// `bytes` are a whole batch: the builder has just written its header.
+    pub(crate) fn of_checked(bytes: &'a mut [u8]) -> BatchMut<'a> {
+        BatchMut(bytes)
+    }
+
     /// The read-only view.
     pub fn as_batch(&self) -> Batch<'_> {
         Batch::of_checked(self.0)

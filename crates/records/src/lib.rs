@@ -5,13 +5,24 @@
 
 mod batch;
 mod batch_mut;
+mod builder;
+mod compression;
+mod control;
 mod crc;
 mod error;
+mod record;
+mod record_error;
 mod split;
+pub mod validate;
 pub mod varint;
 
 pub use batch::{BATCH_OVERHEAD, Batch, Compression, LOG_OVERHEAD, MAGIC, NO_PRODUCER_ID, TimestampType, add_sequence};
 pub use batch_mut::BatchMut;
+pub use builder::{BatchBuilder, BuildError, HeaderSource};
+pub use compression::{CompressionError, Compressor, Decompressor};
+pub use control::{ControlType, coordinator_epoch, end_transaction_marker};
 pub use crc::crc32c;
 pub use error::BatchError;
+pub use record::{Header, HeaderIter, Headers, Record, Records};
+pub use record_error::{RecordError, RecordFault};
 pub use split::{Batches, MIN_LENGTH_FIELD, batch_size, batches};

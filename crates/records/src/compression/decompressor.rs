@@ -1,0 +1,155 @@
+//! The reusable decompressor: its output buffer with the byte limit, and the choice of the codec's stream. A stream appends one piece
+//! at a time, so the same code fills a buffer with the whole body or walks over it in a small window.
+
+use super::CompressionError;
+use super::gzip::{GzipContext, GzipStream};
+use super::lz4::Lz4Stream;
+use super::snappy::SnappyStream;
+use super::zstd::{ZstdContext, ZstdStream};
+use crate::Compression;
+
+/// A larger buffer is given back to the system before the next use.
+const RETAINED_BUFFER: usize = 8 << 20;
+const FIRST_BUFFER: usize = 64 << 10;
+
+/// Contexts and output buffer for reading compressed bodies, reused from batch to batch; one a thread.
+///
+/// Never produces more than its limit, whatever a body announces.
+#[derive(Debug)]
+pub struct Decompressor {
+    limit: usize,
+    output: Output,
+    gzip: GzipContext,
+    snappy: snap::raw::Decoder,
+    zstd: ZstdContext,
+}
+
+impl Decompressor {
+    /// A decompressor that refuses bodies of more than `limit` decompressed bytes. Contexts are made at first use.
+    pub fn new(limit: usize) -> Decompressor {
+        Decompressor {
+            limit,
+            output: Output::default(),
+            gzip: GzipContext::default(),
+            snappy: snap::raw::Decoder::new(),
+            zstd: ZstdContext::default(),
+        }
+    }
+
+    /// Most decompressed bytes of one body, as `max.decompressed.message.bytes` of a topic.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Changes the limit for the bodies to come.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// The whole decompressed body: in this decompressor's buffer, or `body` itself when it is not compressed.
+    ///
+    /// # Errors
+    /// [`CompressionError::LimitExceeded`] as soon as the limit is passed; [`CompressionError::Malformed`].
+    pub fn decompress<'r>(&'r mut self, codec: Compression, body: &'r [u8]) -> Result<&'r [u8], CompressionError> {
+        let Some((mut stream, output)) = self.open(codec, body) else { return Ok(body) };
+        while stream.next_piece(output)? {}
+        Ok(output.filled())
+    }
+
+    /// The stream of `body` and where its pieces go; `None` when it is not compressed.
+    pub(crate) fn open<'r>(&'r mut self, codec: Compression, body: &'r [u8]) -> Option<(Stream<'r>, &'r mut Output)> {
+        self.output.start(self.limit);
+        let stream = match codec {
+            Compression::None => return None,
+            Compression::Gzip => Stream::Gzip(GzipStream::new(&mut self.gzip, body)),
+            Compression::Snappy => Stream::Snappy(SnappyStream::new(&mut self.snappy, body)),
+            Compression::Lz4 => Stream::Lz4(Lz4Stream::new(body)),
+            Compression::Zstd => Stream::Zstd(ZstdStream::new(&mut self.zstd, body)),
+        };
+        Some((stream, &mut self.output))
+    }
+
+    /// Bytes that the output buffer holds on to.
+    #[cfg(test)]
+    pub(crate) fn buffer_size(&self) -> usize {
+        self.output.buffer.capacity()
+    }
+}
+
+/// One body on its way through its codec.
+#[derive(Debug)]
+pub(crate) enum Stream<'a> {
+    Gzip(GzipStream<'a>),
+    Snappy(SnappyStream<'a>),
+    Lz4(Lz4Stream<'a>),
+    Zstd(ZstdStream<'a>),
+}
+
+impl Stream<'_> {
+    /// Appends the next piece to `output`; false when the body is at its end. A piece may be empty.
+    pub(crate) fn next_piece(&mut self, output: &mut Output) -> Result<bool, CompressionError> {
+        match self {
+            Stream::Gzip(stream) => stream.next_piece(output),
+            Stream::Snappy(stream) => stream.next_piece(output),
+            Stream::Lz4(stream) => stream.next_piece(output),
+            Stream::Zstd(stream) => stream.next_piece(output),
+        }
+    }
+}
+
+/// The bytes that a stream has produced and nobody has dropped yet, and how many more it may produce.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    buffer: Vec<u8>,
+    filled: usize,
+    produced: usize,
+    limit: usize,
+}
+
+impl Output {
+    fn start(&mut self, limit: usize) {
+        if self.buffer.len() > RETAINED_BUFFER {
+            self.buffer = Vec::new();
+        }
+        (self.filled, self.produced, self.limit) = (0, 0, limit);
+    }
+
+    /// What is there.
+    pub(crate) fn filled(&self) -> &[u8] {
+        &self.buffer[..self.filled]
+    }
+
+    /// Drops what is there, to use its place again.
+    pub(crate) fn clear(&mut self) {
+        self.filled = 0;
+    }
+
+    /// How many bytes may still be produced.
+    pub(super) fn room(&self) -> usize {
+        self.limit - self.produced
+    }
+
+    /// Place for `wanted` more bytes, or for one more than the limit leaves: filling that one is how a stream notices it.
+    pub(super) fn space(&mut self, wanted: usize) -> &mut [u8] {
+        let end = self.filled + wanted.min(self.room().saturating_add(1));
+        if self.buffer.len() < end {
+            let len = end.max(FIRST_BUFFER).max(self.buffer.len().saturating_mul(2).min(self.limit.saturating_add(1)));
+            self.buffer.resize(len, 0);
+        }
+        &mut self.buffer[self.filled..end]
+    }
+
+    /// `bytes` more of the space are filled.
+    pub(super) fn advance(&mut self, bytes: usize) -> Result<(), CompressionError> {
+        if bytes > self.room() {
+            return Err(self.exceeded());
+        }
+        self.filled += bytes;
+        self.produced += bytes;
+        Ok(())
+    }
+
+    pub(super) fn exceeded(&self) -> CompressionError {
+        CompressionError::LimitExceeded { limit: self.limit }
+    }
+}
