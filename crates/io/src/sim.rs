@@ -277,6 +277,11 @@ impl Disk for SimDisk {
         state.tree.metadata(path)
     }
 
+    /// Permissions are not simulated: a file that is made read-only stays writable.
+    fn set_read_only(&self, path: &Path) -> io::Result<()> {
+        if self.metadata(path)?.is_some() { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.state.lock();
         if state.step(StepKind::SyncDir, &dir.to_string_lossy())? {
