@@ -23,6 +23,10 @@ impl Range {
         Some(Range { lo: number(lo), hi: number(hi) })
     }
 
+    pub(super) fn contains(self, version: i16) -> bool {
+        self.lo <= version && version <= self.hi
+    }
+
     /// The versions in both.
     pub(super) fn and(self, other: Range) -> Range {
         Range { lo: self.lo.max(other.lo), hi: self.hi.min(other.hi) }

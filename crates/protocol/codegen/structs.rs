@@ -16,6 +16,7 @@ pub(super) fn module(message: &Message) -> String {
         out += &definition(message, s);
         out += &default(s);
         out += &format!("impl<'a> Wire<'a> for {} {{\n", types::struct_name(s));
+        out += &format!("const MIN_SIZE: usize = {};\n", types::min_size(message, s));
         out += &decode::function(message, s);
         out += &encode::function(message, s);
         out += "}\n";

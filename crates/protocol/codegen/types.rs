@@ -128,3 +128,29 @@ pub(super) fn tagged(s: &Struct) -> Vec<(u32, &Field)> {
     fields.sort_by_key(|(tag, _)| *tag);
     fields
 }
+
+/// The fewest bytes that the struct can take, over all versions in which it occurs.
+pub(super) fn min_size(message: &Message, s: &Struct) -> usize {
+    (s.reach.lo..=s.reach.hi).map(|version| min_size_in(message, s, version)).min().expect("a version")
+}
+
+fn min_size_in(message: &Message, s: &Struct, version: i16) -> usize {
+    let flexible = message.flexible_from.is_some_and(|from| from <= version);
+    let fields = untagged(s).filter(|field| field.versions.contains(version));
+    let size = fields.map(|field| {
+        let flexible = flexible && !field.never_flexible;
+        match &field.kind {
+            Type::Primitive("bool" | "i8") => 1,
+            Type::Primitive("i16" | "u16") => 2,
+            Type::Primitive("i32" | "u32") => 4,
+            Type::Primitive("i64" | "f64") => 8,
+            Type::Primitive(_) => 16,
+            Type::Struct(_) if field.nullable.is_some_and(|range| range.contains(version)) => 1,
+            Type::Struct(name) => min_size_in(message, message.find(name), version),
+            _ if flexible => 1,
+            Type::String => 2,
+            Type::Bytes | Type::Records | Type::Array(_) => 4,
+        }
+    });
+    size.sum::<usize>() + usize::from(flexible)
+}

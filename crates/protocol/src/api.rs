@@ -101,7 +101,8 @@ pub fn apis() -> impl Iterator<Item = &'static ApiInfo> {
     APIS.iter().flatten()
 }
 
-/// Version of the request header in front of a request of this version, which need not exist; `None` for an unknown key.
+/// Version of the request header in front of a request of this version, which need not exist; `None` for an unknown
+/// key.
 ///
 /// Kafka takes header version 2 for whatever version of an API that was flexible from its oldest version.
 #[inline]

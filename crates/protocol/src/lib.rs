@@ -24,6 +24,8 @@ pub mod catalog;
 mod error;
 mod error_code;
 pub mod framing;
+#[cfg(feature = "catalog")]
+pub mod fuzz;
 #[cfg(feature = "json")]
 pub mod json;
 mod message;

@@ -22,18 +22,22 @@ pub trait Message<'a>: Sized {
     /// Takes a message from the bytes that `r` is at. Bytes after it are left alone.
     ///
     /// # Errors
-    /// [`DecodeError::UnsupportedVersion`] when the version does not exist, anything else when the bytes are not such a message.
+    /// [`DecodeError::UnsupportedVersion`] when the version does not exist, anything else when the bytes are not such a
+    /// message.
     fn decode(r: &mut Reader<'a>, version: i16) -> Result<Self, DecodeError>;
 
     /// Appends the message to `w`. After an error, `w` may hold a part of it.
     ///
     /// # Errors
-    /// [`EncodeError::UnsupportedVersion`] when the version does not exist, anything else when the version cannot hold the message.
+    /// [`EncodeError::UnsupportedVersion`] when the version does not exist, anything else when the version cannot hold
+    /// the message.
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError>;
 }
 
 /// A generated struct, nested ones too; the version is one which the message has.
 pub(crate) trait Wire<'a>: Sized {
+    /// The fewest bytes that the struct takes in any version.
+    const MIN_SIZE: usize;
     fn dec(r: &mut Reader<'a>, v: i16) -> Result<Self, DecodeError>;
     fn enc(&self, w: &mut Writer, v: i16) -> Result<(), EncodeError>;
 }

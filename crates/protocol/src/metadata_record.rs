@@ -1,5 +1,5 @@
-//! The records of the metadata log and of the remote log metadata topic, each as one enum, with the frame that they have
-//! as a record's value: uvarint 1, uvarint record type, uvarint version, body.
+//! The records of the metadata log and of the remote log metadata topic, each as one enum, with the frame that they
+//! have as a record's value: uvarint 1, uvarint record type, uvarint version, body.
 
 use crate::error::{DecodeError, EncodeError};
 use crate::message::Message;

@@ -185,11 +185,12 @@ impl<'a> Reader<'a> {
         if records.is_none() { Err(DecodeError::UnexpectedNull("records")) } else { Ok(records) }
     }
 
-    /// The count of an array, checked against the bytes that remain and the limit of elements.
+    /// The count of an array whose elements take at least `size` bytes, checked against the bytes that remain and the
+    /// limit of elements. Kafka refuses more elements than bytes even where elements are empty.
     #[inline]
-    fn count(&mut self, flexible: bool) -> Result<Option<usize>> {
+    fn count(&mut self, flexible: bool, size: usize) -> Result<Option<usize>> {
         match self.len(flexible)? {
-            Some(count) if count > self.rest.len() || count > MAX_ELEMENTS => {
+            Some(count) if count > MAX_ELEMENTS || count * size.max(1) > self.rest.len() => {
                 Err(DecodeError::TooManyElements { count, remaining: self.rest.len() })
             }
             other => Ok(other),
@@ -198,7 +199,7 @@ impl<'a> Reader<'a> {
 
     /// An array of fixed-size numbers or ids, or null.
     pub(crate) fn opt_primitives<T: Primitive>(&mut self, flexible: bool) -> Result<Option<Cow<'a, [T]>>> {
-        match self.count(flexible)? {
+        match self.count(flexible, T::SIZE)? {
             None => Ok(None),
             Some(0) => Ok(Some(Cow::Borrowed(&[]))),
             Some(count) => {
@@ -213,9 +214,9 @@ impl<'a> Reader<'a> {
         self.opt_primitives(flexible)?.ok_or(DecodeError::UnexpectedNull("array"))
     }
 
-    /// An array of strings, or null. A string takes at least one byte, or two when not flexible.
+    /// An array of strings, or null.
     pub(crate) fn opt_strings(&mut self, flexible: bool) -> Result<Option<Vec<Cow<'a, str>>>> {
-        let Some(count) = self.count(flexible)? else { return Ok(None) };
+        let Some(count) = self.count(flexible, 1)? else { return Ok(None) };
         let mut strings = Vec::with_capacity(count.min(MAX_PREALLOCATED));
         for _ in 0..count {
             strings.push(self.string(flexible)?);
@@ -230,7 +231,7 @@ impl<'a> Reader<'a> {
 
     /// An array of structs, or null.
     pub(crate) fn opt_structs<T: Wire<'a>>(&mut self, flexible: bool, version: i16) -> Result<Option<Vec<T>>> {
-        let Some(count) = self.count(flexible)? else { return Ok(None) };
+        let Some(count) = self.count(flexible, T::MIN_SIZE)? else { return Ok(None) };
         let mut structs = Vec::with_capacity(count.min(MAX_PREALLOCATED));
         for _ in 0..count {
             structs.push(T::dec(self, version)?);
