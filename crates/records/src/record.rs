@@ -3,7 +3,7 @@
 
 use crate::batch::TimestampType;
 use crate::record_error::{RecordError, RecordFault};
-use crate::{Batch, Decompressor, varint};
+use crate::{Batch, Compression, Decompressor, varint};
 
 /// One record, borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +118,8 @@ impl<'a> Batch<'a> {
         'a: 'r,
     {
         let codec = self.codec()?;
-        Ok(Records::new(self.checked_count()?, decompressor.decompress(codec, self.body())?))
+        let max_size = if codec == Compression::None { i32::MAX } else { decompressor.max_record_size() };
+        Ok(Records::new(self.checked_count()?, max_size, decompressor.decompress(codec, self.body())?))
     }
 
     /// The records of a batch that is not compressed, which need no decompressor.
@@ -127,12 +128,12 @@ impl<'a> Batch<'a> {
     /// [`RecordError::UnknownCodec`] when a codec is named at all; negative count.
     pub fn plain_records(&self) -> Result<Records<'a>, RecordError> {
         match self.codec()? {
-            crate::Compression::None => Ok(Records::new(self.checked_count()?, self.body())),
+            Compression::None => Ok(Records::new(self.checked_count()?, i32::MAX, self.body())),
             codec => Err(RecordError::UnknownCodec(codec.id())),
         }
     }
 
-    pub(crate) fn codec(&self) -> Result<crate::Compression, RecordError> {
+    pub(crate) fn codec(&self) -> Result<Compression, RecordError> {
         self.compression().ok_or(RecordError::UnknownCodec(self.attributes() & crate::batch::CODEC_MASK))
     }
 
@@ -147,18 +148,22 @@ impl<'a> Batch<'a> {
 pub struct Records<'a> {
     count: i32,
     index: i32,
+    max_size: i32,
     fields: Fields<'a>,
     ended: bool,
 }
 
 impl<'a> Records<'a> {
-    fn new(count: i32, body: &'a [u8]) -> Records<'a> {
-        Records { count, index: 0, fields: Fields::new(body), ended: false }
+    fn new(count: i32, max_size: i32, body: &'a [u8]) -> Records<'a> {
+        Records { count, index: 0, max_size, fields: Fields::new(body), ended: false }
     }
 
     fn record(&mut self) -> Result<Record<'a>, RecordFault> {
         let length = self.fields.varint()?;
         let size = usize::try_from(length).map_err(|_| RecordFault::NegativeLength(length))?;
+        if length > self.max_size {
+            return Err(RecordFault::TooLarge { length, limit: self.max_size });
+        }
         let available = self.fields.rest.len();
         let bytes = self.fields.take(size).map_err(|_| RecordFault::LengthBeyondBytes { length, available })?;
         let mut fields = Fields::new(bytes);

@@ -52,6 +52,14 @@ pub enum RecordFault {
         /// Bytes behind it.
         available: usize,
     },
+    /// A record of a compressed batch is longer than the topic allows.
+    #[error("length {length} is above the {limit} bytes that a decompressed record may have")]
+    TooLarge {
+        /// The length as read.
+        length: i32,
+        /// [`Decompressor::max_record_size`](crate::Decompressor::max_record_size).
+        limit: i32,
+    },
     /// A field goes beyond the bytes.
     #[error("a field goes beyond the bytes")]
     Truncated,

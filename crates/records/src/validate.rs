@@ -53,7 +53,7 @@ pub struct RecordShape {
 ///
 /// # Errors
 /// [`RecordError`] at the first record that cannot be read, at a missing one, at bytes behind the last one. Memory stays small
-/// whatever the body expands to; more than the decompressor's limit is an error.
+/// whatever the body expands to; more than the decompressor's limit is an error, and so is a longer record than it allows.
 pub fn walk(batch: &Batch<'_>, decompressor: &mut Decompressor) -> Result<WalkSummary, RecordError> {
     let base_timestamp = batch.base_timestamp();
     let mut summary = WalkSummary {
@@ -98,9 +98,10 @@ pub fn walk_each(
 ) -> Result<u64, RecordError> {
     let codec = batch.codec()?;
     let count = batch.checked_count()?;
+    let max_size = decompressor.max_record_size();
     match decompressor.open(codec, batch.body()) {
         None => walk_plain(batch.body(), count, visit),
-        Some((stream, output)) => walk_compressed(Window::new(stream, output), count, visit),
+        Some((stream, output)) => walk_compressed(Window::new(stream, output), count, max_size, visit),
     }
 }
 
@@ -110,7 +111,7 @@ fn walk_plain(body: &[u8], count: i32, mut visit: impl FnMut(&RecordShape)) -> R
         if slice.at == body.len() {
             return Err(RecordError::Missing { index, count });
         }
-        let shape = read_shape::<_, true>(&mut slice, index).map_err(|stop| stop.at(index))?;
+        let shape = read_shape::<_, true>(&mut slice, index, i32::MAX).map_err(|stop| stop.at(index))?;
         visit(&shape);
     }
     if slice.at == body.len() { Ok(body.len() as u64) } else { Err(RecordError::LeftOver { count }) }
@@ -121,6 +122,7 @@ fn walk_plain(body: &[u8], count: i32, mut visit: impl FnMut(&RecordShape)) -> R
 fn walk_compressed(
     mut window: Window<'_>,
     count: i32,
+    max_size: i32,
     mut visit: impl FnMut(&RecordShape),
 ) -> Result<u64, RecordError> {
     for index in 0..count {
@@ -128,13 +130,13 @@ fn walk_compressed(
             return Err(RecordError::Missing { index, count });
         }
         let mut slice = Slice { bytes: window.output.filled(), at: window.at };
-        let shape = match read_shape::<_, false>(&mut slice, index) {
+        let shape = match read_shape::<_, false>(&mut slice, index, max_size) {
             Ok(shape) => {
                 window.at = slice.at;
                 shape
             }
             Err(Stop::Fault(RecordFault::Truncated)) => {
-                read_shape::<_, false>(&mut window, index).map_err(|stop| stop.at(index))?
+                read_shape::<_, false>(&mut window, index, max_size).map_err(|stop| stop.at(index))?
             }
             Err(stop) => return Err(stop.at(index)),
         };
@@ -188,10 +190,13 @@ trait Source {
 
 /// Reads one record. `STRICT` demands that its length field is that of its fields, before memory for them could be needed.
 #[inline]
-fn read_shape<S: Source, const STRICT: bool>(source: &mut S, index: i32) -> Result<RecordShape, Stop> {
+fn read_shape<S: Source, const STRICT: bool>(source: &mut S, index: i32, max_size: i32) -> Result<RecordShape, Stop> {
     let length = source.varint()?;
     if length < 0 {
         return Err(RecordFault::NegativeLength(length).into());
+    }
+    if length > max_size {
+        return Err(RecordFault::TooLarge { length, limit: max_size }.into());
     }
     let size = u64::from(length.unsigned_abs());
     let available = source.available();
@@ -363,3 +368,7 @@ impl Source for Window<'_> {
         self.output.filled().len() - self.at
     }
 }
+
+#[cfg(test)]
+#[path = "validate_tests.rs"]
+mod tests;

@@ -18,6 +18,7 @@ const FIRST_BUFFER: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Decompressor {
     limit: usize,
+    max_record_size: i32,
     output: Output,
     gzip: GzipContext,
     snappy: snap::raw::Decoder,
@@ -29,6 +30,7 @@ impl Decompressor {
     pub fn new(limit: usize) -> Decompressor {
         Decompressor {
             limit,
+            max_record_size: i32::MAX,
             output: Output::default(),
             gzip: GzipContext::default(),
             snappy: snap::raw::Decoder::new(),
@@ -36,7 +38,7 @@ impl Decompressor {
         }
     }
 
-    /// Most decompressed bytes of one body, as `max.decompressed.message.bytes` of a topic.
+    /// Most decompressed bytes of one body.
     pub fn limit(&self) -> usize {
         self.limit
     }
@@ -44,6 +46,16 @@ impl Decompressor {
     /// Changes the limit for the bodies to come.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
+    }
+
+    /// Longest record, by its length field, that a compressed body may hold; any by default.
+    pub fn max_record_size(&self) -> i32 {
+        self.max_record_size
+    }
+
+    /// Sets the longest record for the bodies to come: `max.decompressed.message.bytes` of the topic.
+    pub fn set_max_record_size(&mut self, bytes: i32) {
+        self.max_record_size = bytes;
     }
 
     /// The whole decompressed body: in this decompressor's buffer, or `body` itself when it is not compressed.
