@@ -183,7 +183,7 @@ impl<S: Service> Connection<S> {
             }
             self.received.served(bytes, taken);
         }
-        if self.queue.closing().is_some() {
+        if self.queue.is_shut() {
             self.received.clear();
         }
     }

@@ -72,12 +72,23 @@ pub(crate) struct ReplyQueue {
     fresh: usize,
     /// Unresolved slots that hold the connection.
     held: usize,
+    /// The connection ends after some reply: no further frame is served.
+    shut: bool,
+    /// Set when that reply's turn has come.
     closing: Option<Closing>,
 }
 
 impl ReplyQueue {
     pub(crate) fn new() -> Self {
-        Self { out: Outgoing::empty(), slots: VecDeque::new(), behind: 0, fresh: 0, held: 0, closing: None }
+        Self {
+            out: Outgoing::empty(),
+            slots: VecDeque::new(),
+            behind: 0,
+            fresh: 0,
+            held: 0,
+            shut: false,
+            closing: None,
+        }
     }
 
     /// Lets `write` append where the next ready reply goes.
@@ -99,8 +110,9 @@ impl ReplyQueue {
 
     /// Ends the connection after what is there.
     pub(crate) fn close(&mut self, reason: Cow<'static, str>) {
+        self.shut = true;
         match self.slots.back_mut() {
-            // Comes behind the last later reply; nothing is served any more, so nothing comes after it.
+            // Comes behind the last later reply.
             Some(_) => self.push(Box::pin(std::future::ready(Reply::close(reason))), Pipelining::Hold),
             None => self.close_as(Closing { reason, now: false }),
         }
@@ -114,7 +126,13 @@ impl ReplyQueue {
     fn close_as(&mut self, closing: Closing) {
         self.slots.clear();
         (self.behind, self.fresh, self.held) = (0, 0, 0);
+        self.shut = true;
         self.closing.get_or_insert(closing);
+    }
+
+    /// Whether no further frame is ever served.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.shut
     }
 
     /// How the connection is about to end.
@@ -135,7 +153,7 @@ impl ReplyQueue {
     /// Whether one more frame may be served.
     pub(crate) fn may_serve(&self, limits: ReplyLimits) -> bool {
         self.held == 0
-            && self.closing.is_none()
+            && !self.shut
             && self.slots.len() < limits.max_in_flight
             && self.out.ranges_left() < MAX_UNSENT_RANGES
             && self.out.len() + self.behind <= limits.max_unsent_bytes as u64
@@ -159,6 +177,7 @@ impl ReplyQueue {
             let Some(reply) = slot.state.poll(index == 0, cx) else { continue };
             self.behind += reply.len();
             self.held -= usize::from(slot.holds);
+            self.shut |= reply.close.is_some();
             slot.state = SlotState::Done(reply);
         }
         while let Some(Slot { state: SlotState::Done(_), .. }) = self.slots.front()

@@ -171,6 +171,6 @@ impl<'a> Replies<'a> {
 
     /// Whether each of `taken` frames has its reply.
     pub(crate) fn complete(&self, taken: usize) -> bool {
-        self.given == taken || self.queue.closing().is_some()
+        self.given == taken || self.queue.is_shut()
     }
 }

@@ -1,0 +1,133 @@
+//! Limits that connections share: their number, their number from one address, memory, and time without traffic.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Client, Event, PATIENCE, Running, config, framed};
+use milena_net::NetConfig;
+
+/// Waits until `count` connections are left.
+fn wait_for_connections(running: &Running, count: usize) {
+    let started = Instant::now();
+    while running.server.connections() != count {
+        assert!(started.elapsed() < PATIENCE, "{} connections, not {count}", running.server.connections());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_thousand_connections_are_served() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let raised = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).unwrap();
+    let running = Running::start(config());
+    let mut clients: Vec<Client> = (0..1000).map(|_| running.connect()).collect();
+    for client in &mut clients {
+        client.send(&[b"r0", b"l1", b"r2"]);
+    }
+    for client in &mut clients {
+        assert_eq!(client.receive(), b"r0");
+    }
+    running.lab.wait_for(&Event::Served(b"r2".to_vec()), 1000);
+    assert_eq!(running.server.connections(), 1000);
+    for _ in 0..1000 {
+        running.lab.open(b'1');
+    }
+    for client in &mut clients {
+        assert_eq!(client.receive(), b"l1");
+        assert_eq!(client.receive(), b"r2");
+    }
+    drop(clients);
+    wait_for_connections(&running, 0);
+    running.lab.wait_for(&Event::Disconnected, 1000);
+}
+
+#[test]
+fn connections_from_one_address_are_limited() {
+    let running = Running::start(NetConfig { max_connections_per_ip: 2, ..config() });
+    let mut first = running.connect();
+    let mut second = running.connect();
+    first.echo(b"r1");
+    second.echo(b"r1");
+    running.connect().assert_gone();
+    drop(first);
+    wait_for_connections(&running, 1);
+    running.connect().echo(b"r2");
+    second.echo(b"r2");
+}
+
+#[test]
+fn an_address_may_have_a_limit_of_its_own() {
+    let overrides = std::collections::HashMap::from([([127, 0, 0, 1].into(), 1)]);
+    let running = Running::start(NetConfig { max_connections_per_ip_overrides: overrides, ..config() });
+    let mut first = running.connect();
+    first.echo(b"r1");
+    running.connect().assert_gone();
+    first.echo(b"r2");
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_until_another_ends() {
+    let running = Running::start(NetConfig { max_connections: 1, ..config() });
+    let mut first = running.connect();
+    first.echo(b"r1");
+    let mut second = running.connect();
+    second.send(&[b"r2"]);
+    first.echo(b"r3");
+    drop(first);
+    assert_eq!(second.receive(), b"r2");
+    let connections: Vec<_> = running.lab.events().into_iter().filter(|event| *event != Event::Called).collect();
+    let served = |frame: &[u8]| Event::Served(frame.to_vec());
+    let one_after_the_other =
+        [Event::Connected, served(b"r1"), served(b"r3"), Event::Disconnected, Event::Connected, served(b"r2")];
+    assert_eq!(connections, one_after_the_other);
+}
+
+#[test]
+fn idle_connections_are_closed_but_not_those_that_wait_for_a_reply() {
+    let running = Running::start(NetConfig { max_idle: Some(Duration::from_millis(40)), ..config() });
+    let mut waiting = running.connect();
+    waiting.send(&[b"l1"]);
+    running.lab.wait_for(&Event::Served(b"l1".to_vec()), 1);
+    let mut silent = running.connect();
+    silent.assert_finished();
+    let mut stalled = running.connect();
+    stalled.send_raw(&framed(b"request")[..6]);
+    stalled.assert_finished();
+    running.lab.open(b'1');
+    assert_eq!(waiting.receive(), b"l1");
+    waiting.assert_finished();
+}
+
+#[test]
+fn while_memory_is_short_frames_that_fit_go_on_and_others_wait() {
+    let running = Running::start(NetConfig { max_receive_memory_bytes: 100_000, ..config() });
+    let mut holder = running.connect();
+    let frame = framed(&[1; 200_000]);
+    holder.send_raw(&[&framed(b"r1"), &frame[..150_000]].concat());
+    assert_eq!(holder.receive(), b"r1");
+    // The rest is read even though the memory is short, which lets the others go on.
+    let mut others: Vec<Client> = (0..4).map(|_| running.connect()).collect();
+    others.iter_mut().for_each(|other| other.send(&[b"r2"]));
+    holder.send_raw(&frame[150_000..]);
+    assert_eq!(holder.receive().len(), 200_000);
+    for other in &mut others {
+        assert_eq!(other.receive(), b"r2");
+    }
+}
+
+#[test]
+fn while_memory_is_short_a_frame_that_makes_no_progress_is_given_up() {
+    let running = Running::start(NetConfig {
+        max_receive_memory_bytes: 100_000,
+        stalled_frame_timeout: Duration::from_millis(40),
+        ..config()
+    });
+    let mut holder = running.connect();
+    holder.send_raw(&[&framed(b"r1"), &framed(&[1; 200_000])[..150_000]].concat());
+    assert_eq!(holder.receive(), b"r1");
+    let mut other = running.connect();
+    other.echo(b"r2");
+    holder.assert_gone();
+}
