@@ -1,1 +1,31 @@
-//! Turns an administrative request and the metadata image into records and a response.
+//! The controller's decisions: metadata image and request in, records and response out. Pure: no clock, no file, no
+//! random number that was not handed in. Nothing here changes state; replaying the records does.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`create_topics`](fn@create_topics), `name`, `assignment`, `placement` | new topics: names, replicas, configurations |
+//! | [`auto_create`](fn@create_topic_automatically) | topics that nobody asked for by CreateTopics |
+//! | [`create_partitions`](fn@create_partitions), [`delete_topics`](fn@delete_topics) | the rest of a topic's life |
+//! | [`alter_configs`](fn@alter_configs), `broker_configs` | AlterConfigs and IncrementalAlterConfigs |
+//! | [`producer_ids`](fn@allocate_producer_ids) | blocks of producer ids |
+//! | `view`, `error` | what decisions read, and why a part of a request is refused |
+
+mod alter_configs;
+mod auto_create;
+mod create_partitions;
+mod create_topics;
+mod delete_topics;
+mod error;
+mod name;
+mod producer_ids;
+mod view;
+
+pub use alter_configs::{alter_configs, incremental_alter_configs};
+pub use auto_create::{create_topic_automatically, is_internal};
+pub use create_partitions::create_partitions;
+pub use create_topics::create_topics;
+pub use delete_topics::delete_topics;
+pub use error::ApiError;
+pub use name::validate_topic_name;
+pub use producer_ids::{PRODUCER_ID_BLOCK, ProducerIdBlock, allocate_producer_ids};
+pub use view::{Records, View};
