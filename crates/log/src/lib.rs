@@ -4,9 +4,19 @@
 //! small files of a data directory, all byte for byte Kafka's. What does not: leadership, the high watermark, validation of batches.
 
 mod config;
+mod epochs;
 mod error;
+mod index;
 mod log;
+mod names;
+mod recover;
+mod scan;
+mod segment;
+mod snapshot;
+mod text;
 
 pub use config::LogConfig;
+pub use epochs::{EpochEnd, EpochEntry};
 pub use error::{LogError, Result};
-pub use log::{Appended, EpochEnd, Flush, Log, OpenParams, Recovery, Slice, TimestampOffset};
+pub use log::{Appended, Flush, Log, OpenParams, Recovery, Slice, TimestampOffset};
+pub use names::{DirKind, PartitionDirName};

@@ -1,221 +1,215 @@
-//! A partition's log: an ordered row of segments, of which the last is written to.
+//! A partition's log: an ordered row of segments, of which the last is written to. This file has the state and its simple questions;
+//! each operation has its own file below.
 
-use std::path::{Path, PathBuf};
+mod append;
+mod close;
+mod flush;
+mod open;
+mod read;
+mod recent;
+mod timestamps;
+mod truncate;
+
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use milena_io::{Disk, File};
-use milena_records::Batch;
+use milena_io::Disk;
 
 use crate::config::LogConfig;
-use crate::error::Result;
+use crate::epochs::{EpochCache, EpochEnd, EpochEntry};
+use crate::error::{LogError, Result};
+use crate::names::Home;
+use crate::segment::Segment;
+pub use append::Appended;
+pub use flush::Flush;
+use flush::{Marks, Shared};
+pub use open::{OpenParams, Recovery};
+pub use read::Slice;
+use recent::Recent;
+pub use timestamps::TimestampOffset;
 
-/// What a log is opened with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenParams {
-    /// The log directory was stopped in order: sizes are trusted, nothing is scanned.
-    pub clean: bool,
-    /// From `recovery-point-offset-checkpoint`; 0 without an entry.
-    pub recovery_point: i64,
-    /// From `log-start-offset-checkpoint`; 0 without an entry.
-    pub log_start_offset: i64,
-    /// Wall clock, ms since 1970.
-    pub now_ms: i64,
-}
-
-/// What opening had to do.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// Segments whose batches were read and checked.
-    pub segments_scanned: usize,
-    /// Bytes read for that.
-    pub bytes_scanned: u64,
-    /// Bytes cut off behind the last good batch, those of dropped later segments included.
-    pub bytes_cut: u64,
-    /// Log end offset after a cut; `None` when nothing was cut.
-    pub cut_at: Option<i64>,
-    /// Why the first bad batch is bad.
-    pub reason: Option<String>,
-}
-
-/// Where an append went. The batches' base offsets stand in their first eight bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Appended {
-    /// Offset of the first record of the first batch.
-    pub first_offset: i64,
-    /// Offset of the last record of the last batch.
-    pub last_offset: i64,
-}
-
-/// A range of whole bytes of one segment's file; the last batch in it may be cut.
-#[derive(Debug, Clone)]
-pub struct Slice {
-    /// The segment's file. It stays readable after the segment is deleted.
-    pub file: Arc<dyn File>,
-    /// Where the first batch begins, bytes.
-    pub position: u64,
-    /// How many bytes; 0 when there is nothing to read.
-    pub len: usize,
-    /// Base offset of the segment.
-    pub segment: i64,
-    /// The first batch is longer than `max_bytes` and was left out.
-    pub first_batch_cut: bool,
-}
-
-/// A record found by its timestamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimestampOffset {
-    /// The record's timestamp, ms since 1970.
-    pub timestamp: i64,
-    /// The record's offset.
-    pub offset: i64,
-    /// Leader epoch of its batch; -1 when unknown.
-    pub leader_epoch: i32,
-}
-
-/// Answer to "where did this leader epoch end".
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EpochEnd {
-    /// Largest known epoch that is not above the asked one; -1 when undefined.
-    pub epoch: i32,
-    /// First offset after that epoch; -1 when undefined.
-    pub end_offset: i64,
-}
-
-/// One partition's log. Not synchronised: appends need `&mut`, reads `&`.
+/// One partition's log, exactly as Kafka keeps it on disk. Not synchronised: appends need `&mut`, reads `&`.
+///
+/// Order of I/O, with the names of the stages that the crash tests stop in:
+/// - append: *reserve* (space behind the end, rarely), *write* (all batches in one vectored write), then in memory the index entries and, last,
+///   the log end offset. A failed write is *cut* again; if that fails too, the log takes no more writes.
+/// - roll: *finish* (final time entry, the index files complete, reserved space given back), *create* (the new segment's files); durable with
+///   the next flush.
+/// - flush: *data* (`.log` files from the recovery point on), *indexes* (of segments no longer written to), *epochs*
+///   (`leader-epoch-checkpoint`, replaced), *names* (the directory, and the one above a new log), then in memory the recovery point.
+/// - truncation: *drop* (later segments, the last one first), *names*, *cut* (the `.log` file that stays, its index files before it).
+///   The caller writes the recovery-point checkpoint before it appends again.
+/// - close: *finish*, *snapshot* (the producer snapshot at the log end), then a flush that includes the last segment's indexes.
+/// - deletion: *rename* (of the directory), later *remove*.
 #[derive(Debug)]
 pub struct Log {
-    disk: Arc<dyn Disk>,
-    dir: PathBuf,
+    home: Home,
     config: Arc<LogConfig>,
+    /// Sorted by base offset; never empty.
+    segments: Vec<Segment>,
     log_start_offset: i64,
     log_end_offset: i64,
+    /// Everything below is durable.
+    flushed_to: i64,
+    epochs: EpochCache,
+    recent: Recent,
+    shared: Arc<Shared>,
+    /// Counts what makes a flush under way worthless: truncations.
+    generation: u64,
+    /// Changes of names and epochs, and how many of them are durable.
+    marks: Marks,
+    synced: Marks,
+    /// Flushes begun.
+    flushes: u64,
+    /// When the last segment was made or opened, ms since 1970.
+    active_since_ms: i64,
+    /// The files are as after [`Log::close`].
+    closed_cleanly: bool,
+    closed: bool,
 }
 
-/// Work of a flush that needs no log: sync it without the partition's lock, then hand it to [`Log::flushed`].
-#[derive(Debug)]
-pub struct Flush;
-
-macro_rules! later {
-    () => {
-        panic!("not landed yet")
-    };
-}
-
-#[allow(unused_variables, missing_docs, clippy::unused_self)]
 impl Log {
-    /// Opens the log in `dir`, an existing or missing directory; what is missing is made.
-    pub fn open(
-        disk: Arc<dyn Disk>,
-        dir: &Path,
-        config: Arc<LogConfig>,
-        params: OpenParams,
-    ) -> Result<(Log, Recovery)> {
-        later!()
-    }
-    /// Appends whole batches, each slice one; gives them consecutive offsets and stamps offset and epoch into the buffers.
-    pub fn append(&mut self, batches: &mut [&mut [u8]], leader_epoch: i32, now_ms: i64) -> Result<Appended> {
-        later!()
-    }
-    /// Appends whole batches that have their offsets and epochs.
-    pub fn append_as_follower(&mut self, batches: &[u8], now_ms: i64) -> Result<Appended> {
-        later!()
-    }
-    /// Where to read from `offset` on. `end_offset` is exclusive.
-    pub fn read(&self, offset: i64, max_bytes: usize, end_offset: i64, at_least_one_batch: bool) -> Result<Slice> {
-        later!()
-    }
-    /// The first record at or after log start whose timestamp is `timestamp` or later.
-    pub fn offset_for_timestamp(&self, timestamp: i64) -> Result<Option<TimestampOffset>> {
-        later!()
-    }
-    /// The record of the largest timestamp.
-    pub fn max_timestamp_offset(&self) -> Result<Option<TimestampOffset>> {
-        later!()
-    }
-    pub fn end_offset_for_epoch(&self, epoch: i32) -> EpochEnd {
-        later!()
-    }
-    /// Epoch of the leader that wrote `offset`.
-    pub fn epoch_for_offset(&self, offset: i64) -> Option<i32> {
-        later!()
-    }
-    /// A leader of `epoch` begins at `start_offset`.
-    pub fn assign_epoch(&mut self, epoch: i32, start_offset: i64) {
-        later!()
-    }
-    pub fn latest_epoch(&self) -> Option<i32> {
-        later!()
-    }
+    /// Offset of the first record that can be read.
     pub fn log_start_offset(&self) -> i64 {
         self.log_start_offset
     }
+
+    /// Offset that the next record will get.
     pub fn log_end_offset(&self) -> i64 {
         self.log_end_offset
     }
+
+    /// For the recovery-point checkpoint: where an unclean start must begin to scan.
+    ///
+    /// Everything below is durable, and so are the indexes of the segments that end there or before.
     pub fn recovery_point(&self) -> i64 {
-        later!()
+        let unsynced = self.finished_segments().iter().find(|segment| !segment.indexes_synced);
+        unsynced.map_or(self.flushed_to, |segment| self.flushed_to.min(segment.base_offset))
     }
+
     /// Sum of the segments' `.log` files, bytes.
     pub fn size(&self) -> u64 {
-        later!()
+        self.segments.iter().map(|segment| segment.size).sum()
     }
+
+    /// Base offset of each segment, ascending.
+    pub fn segment_base_offsets(&self) -> impl Iterator<Item = i64> {
+        self.segments.iter().map(|segment| segment.base_offset)
+    }
+
+    /// The partition's directory.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        &self.home.dir
     }
+
+    /// The disk that the log is on.
     pub fn disk(&self) -> &Arc<dyn Disk> {
-        &self.disk
+        &self.home.disk
     }
+
+    /// The settings in force.
     pub fn config(&self) -> &Arc<LogConfig> {
         &self.config
     }
+
+    /// Puts new settings in force, from the next append on.
     pub fn set_config(&mut self, config: Arc<LogConfig>) {
         self.config = config;
     }
-    /// DeleteRecords: raises the log start offset.
-    pub fn set_log_start_offset(&mut self, offset: i64) -> Result<()> {
-        later!()
-    }
-    pub fn roll(&mut self, now_ms: i64) -> Result<()> {
-        later!()
-    }
-    /// What must be synced to make everything below the log end offset durable; `None` when nothing is.
-    pub fn begin_flush(&mut self) -> Result<Option<Flush>> {
-        later!()
-    }
-    pub fn flushed(&mut self, flush: Flush) {
-        later!()
-    }
-    /// Begin, sync and end of a flush in one.
-    pub fn flush(&mut self) -> Result<()> {
-        later!()
-    }
-    pub fn truncate_to(&mut self, offset: i64) -> Result<()> {
-        later!()
-    }
-    pub fn truncate_fully_and_start_at(&mut self, offset: i64) -> Result<()> {
-        later!()
-    }
-    /// Renames the directory to `topic-N.<32 hex>-delete`; the log stays readable.
-    pub fn rename_for_deletion(&mut self, suffix: u128) -> Result<()> {
-        later!()
-    }
-    /// Removes the directory.
-    pub fn delete(self) -> Result<()> {
-        later!()
-    }
-    /// Flushes and leaves the files as Kafka's clean stop does.
-    pub fn close(&mut self) -> Result<()> {
-        later!()
-    }
-    /// Reads the batches of a slice, for callers that look into them.
-    pub fn read_batches<'b>(&self, slice: &Slice, buf: &'b mut Vec<u8>) -> Result<Vec<Batch<'b>>> {
-        later!()
-    }
-}
 
-impl Flush {
-    /// Does the syncs. On an error the log takes no more writes.
-    pub fn sync(&self) -> Result<()> {
-        later!()
+    /// Raises the log start offset (DeleteRecords, retention); a lower one changes nothing. Kept by the log-start checkpoint, which is the
+    /// caller's.
+    ///
+    /// # Errors
+    /// [`LogError::OffsetOutOfRange`] beyond the log end offset.
+    pub fn set_log_start_offset(&mut self, offset: i64) -> Result<()> {
+        if offset > self.log_end_offset {
+            return Err(self.out_of_range(offset));
+        }
+        if offset > self.log_start_offset {
+            self.log_start_offset = offset;
+            self.epochs.truncate_from_start(offset);
+            self.closed_cleanly = false;
+        }
+        Ok(())
+    }
+
+    /// Whether the log start offset belongs into the log-start checkpoint: it is above the first segment's base offset.
+    pub fn log_start_needs_checkpoint(&self) -> bool {
+        self.log_start_offset > self.segments[0].base_offset
+    }
+
+    /// The leader epochs and their start offsets, ascending.
+    pub fn leader_epochs(&self) -> &[EpochEntry] {
+        self.epochs.entries()
+    }
+
+    /// The newest leader epoch; `None` in a log that has none.
+    pub fn latest_epoch(&self) -> Option<i32> {
+        self.epochs.latest()
+    }
+
+    /// A leader of `epoch` begins at `start_offset`. Entries that contradict it go; a repetition changes nothing.
+    ///
+    /// # Errors
+    /// [`LogError::Poisoned`].
+    pub fn assign_epoch(&mut self, epoch: i32, start_offset: i64) -> Result<()> {
+        self.writable()?;
+        let before = self.epochs.version();
+        self.epochs.assign(epoch, start_offset);
+        self.closed_cleanly &= self.epochs.version() == before;
+        Ok(())
+    }
+
+    /// Epoch of the leader that wrote `offset`; `None` when unknown.
+    pub fn epoch_for_offset(&self, offset: i64) -> Option<i32> {
+        self.epochs.epoch_of(offset)
+    }
+
+    /// Where a leader epoch ended, as OffsetForLeaderEpoch and diverging fetches answer it.
+    pub fn end_offset_for_epoch(&self, epoch: i32) -> EpochEnd {
+        self.epochs.end_offset_for(epoch, self.log_end_offset)
+    }
+
+    /// Refuses every change from now on: the disk has failed elsewhere in a way that concerns this log.
+    pub fn poison(&self) {
+        self.shared.poisoned.store(true, Ordering::Release);
+    }
+
+    /// Whether the log refuses changes.
+    pub fn is_poisoned(&self) -> bool {
+        self.shared.poisoned.load(Ordering::Acquire)
+    }
+
+    fn writable(&self) -> Result<()> {
+        if self.closed || self.is_poisoned() {
+            return Err(LogError::Poisoned { dir: self.home.dir.clone() });
+        }
+        Ok(())
+    }
+
+    fn out_of_range(&self, offset: i64) -> LogError {
+        LogError::OffsetOutOfRange { offset, start: self.log_start_offset, end: self.log_end_offset }
+    }
+
+    /// The segment that is written to.
+    fn active(&self) -> &Segment {
+        self.segments.last().expect("a log has a segment")
+    }
+
+    /// The segments that are no longer written to.
+    fn finished_segments(&self) -> &[Segment] {
+        &self.segments[..self.segments.len() - 1]
+    }
+
+    /// Place of the segment that would hold `offset`.
+    fn segment_at(&self, offset: i64) -> usize {
+        self.segments.partition_point(|segment| segment.base_offset <= offset).saturating_sub(1)
+    }
+
+    /// Offset after the last one that segment number `at` can hold.
+    fn segment_end(&self, at: usize) -> i64 {
+        self.segments.get(at + 1).map_or(self.log_end_offset, |next| next.base_offset)
     }
 }

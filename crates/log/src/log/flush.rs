@@ -1,0 +1,187 @@
+//! Making the log durable, with the slow part outside of the partition's lock.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use milena_io::{Disk, File};
+use parking_lot::Mutex;
+
+use super::{Log, Segment};
+use crate::error::{IoContext, LogError, Result};
+use crate::names::{EPOCHS, INDEX, LOG, TIME_INDEX};
+use crate::text::replace_file;
+
+/// What a log and its flushes under way share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pub(super) poisoned: AtomicBool,
+    gate: Mutex<Gate>,
+}
+
+/// Flushes of one log write names and epochs one at a time, the newest last.
+#[derive(Debug, Default)]
+struct Gate {
+    /// Generation below which a flush has nothing more to write.
+    generation: u64,
+    /// Number of the newest flush whose epochs were written.
+    newest: u64,
+}
+
+/// How far everything but the data is durable: counts of changes, and which of them the last flush took along.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// Names made or removed in the directory.
+    pub(super) names: u64,
+    /// The directory itself was made.
+    pub(super) parent: u64,
+    /// Version of the epochs.
+    pub(super) epochs: u64,
+}
+
+/// The slow part of a flush: [`sync`](Flush::sync) it without holding the log, then hand it to [`Log::flushed`].
+#[derive(Debug)]
+pub struct Flush {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    shared: Arc<Shared>,
+    generation: u64,
+    end_offset: i64,
+    data: Vec<(PathBuf, Arc<dyn File>)>,
+    indexes: Vec<(PathBuf, Arc<dyn File>)>,
+    finished: Vec<i64>,
+    epochs: Option<String>,
+    number: u64,
+    /// What this flush makes durable.
+    marks: Marks,
+    /// What was durable before it.
+    synced: Marks,
+}
+
+impl Flush {
+    /// Everything below this offset is durable afterwards.
+    pub fn end_offset(&self) -> i64 {
+        self.end_offset
+    }
+
+    /// Stages *data*, *indexes*, *epochs* and *names*. Blocks as long as the disk does.
+    ///
+    /// # Errors
+    /// [`LogError::Io`]; the log then refuses every change: what a failed sync has lost no later one brings back.
+    pub fn sync(&self) -> Result<()> {
+        let result = self.sync_all();
+        if result.is_err() {
+            self.shared.poisoned.store(true, Ordering::Release);
+        }
+        result
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        if self.shared.poisoned.load(Ordering::Acquire) {
+            return Err(LogError::Poisoned { dir: self.dir.clone() });
+        }
+        for (path, file) in self.data.iter().chain(&self.indexes) {
+            file.sync_data().context("syncing", path)?;
+        }
+        let mut gate = self.shared.gate.lock();
+        if self.generation < gate.generation {
+            return Ok(());
+        }
+        if let Some(epochs) = &self.epochs
+            && gate.newest <= self.number
+        {
+            replace_file(&*self.disk, &self.dir.join(EPOCHS), epochs.as_bytes())?;
+            gate.newest = self.number;
+        }
+        if self.marks.names != self.synced.names {
+            self.disk.sync_dir(&self.dir).context("syncing", &self.dir)?;
+        }
+        if self.marks.parent != self.synced.parent {
+            let parent = self.dir.parent().unwrap_or(std::path::Path::new("."));
+            self.disk.sync_dir(parent).context("syncing", parent)?;
+        }
+        Ok(())
+    }
+}
+
+impl Log {
+    /// What must be synced to make everything below the log end offset durable, and the index files of finished segments; `None` when all
+    /// that is.
+    ///
+    /// # Errors
+    /// [`LogError::Poisoned`]; files that can't be opened.
+    pub fn begin_flush(&mut self) -> Result<Option<Flush>> {
+        self.writable()?;
+        self.flush_of(self.segments.len() - 1)
+    }
+
+    /// A flush that takes the first `finished` segments as no longer written to.
+    pub(super) fn flush_of(&mut self, finished: usize) -> Result<Option<Flush>> {
+        let unsynced = |segment: &&Segment| !segment.indexes_synced;
+        let of_indexes: Vec<i64> =
+            self.segments[..finished].iter().filter(unsynced).map(|segment| segment.base_offset).collect();
+        let has_data = self.flushed_to < self.log_end_offset;
+        let marks = Marks { epochs: self.epochs.version(), ..self.marks };
+        if !has_data && of_indexes.is_empty() && marks == self.synced {
+            return Ok(None);
+        }
+        self.flushes += 1;
+        let mut flush = Flush {
+            disk: Arc::clone(&self.home.disk),
+            dir: self.home.dir.clone(),
+            shared: Arc::clone(&self.shared),
+            generation: self.generation,
+            end_offset: self.log_end_offset,
+            data: Vec::new(),
+            indexes: Vec::new(),
+            finished: of_indexes,
+            epochs: (marks.epochs != self.synced.epochs).then(|| self.epochs.format()),
+            number: self.flushes,
+            marks,
+            synced: self.synced,
+        };
+        let home = &self.home;
+        for segment in &self.segments[if has_data { self.segment_at(self.flushed_to) } else { self.segments.len() }..] {
+            flush.data.push((home.segment_file(segment.base_offset, LOG), Arc::clone(segment.file(home)?)));
+        }
+        for segment in self.segments[..finished].iter().filter(unsynced) {
+            let indexes = segment.indexes(home)?;
+            let files = [(INDEX, indexes.offsets.file(home)?), (TIME_INDEX, indexes.times.file(home)?)];
+            let named = files.map(|(suffix, file)| (home.segment_file(segment.base_offset, suffix), Arc::clone(file)));
+            flush.indexes.extend(named);
+        }
+        Ok(Some(flush))
+    }
+
+    /// Takes note of a synced flush: the recovery point advances, unless the log was truncated meanwhile.
+    pub fn flushed(&mut self, flush: Flush) {
+        if flush.generation != self.generation {
+            return;
+        }
+        self.flushed_to = self.flushed_to.max(flush.end_offset);
+        self.synced.names = self.synced.names.max(flush.marks.names);
+        self.synced.parent = self.synced.parent.max(flush.marks.parent);
+        self.synced.epochs = self.synced.epochs.max(flush.marks.epochs);
+        for segment in &mut self.segments {
+            segment.indexes_synced |= flush.finished.contains(&segment.base_offset);
+        }
+    }
+
+    /// Makes everything below the log end offset durable and advances the recovery point.
+    ///
+    /// # Errors
+    /// As [`begin_flush`](Self::begin_flush) and [`Flush::sync`].
+    pub fn flush(&mut self) -> Result<()> {
+        if let Some(flush) = self.begin_flush()? {
+            flush.sync()?;
+            self.flushed(flush);
+        }
+        Ok(())
+    }
+
+    /// What flushes under way have not written yet, they never will: the log is being changed under them.
+    pub(super) fn supersede_flushes(&mut self) {
+        self.generation += 1;
+        self.shared.gate.lock().generation = self.generation;
+    }
+}

@@ -1,0 +1,396 @@
+//! Opening a log: the files that are there, what a crash left of them, and where the log ends.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use milena_io::{Disk, Entry};
+
+use super::Log;
+use super::flush::Marks;
+use crate::config::LogConfig;
+use crate::epochs::EpochCache;
+use crate::error::{IoContext, Result};
+use crate::names::{
+    CLEANED, DELETED, EPOCHS, Home, INDEX, LOG, SNAPSHOT, SWAP, TIME_INDEX, TXN_INDEX, offset_before, segment_name,
+    segment_offset,
+};
+use crate::recover::{Rebuilt, rebuild};
+use crate::segment::Segment;
+use crate::text::read_text;
+
+/// What a log is opened with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenParams {
+    /// The log directory was stopped in order: sizes are trusted, nothing is scanned.
+    pub clean: bool,
+    /// From `recovery-point-offset-checkpoint`; 0 without an entry.
+    pub recovery_point: i64,
+    /// From `log-start-offset-checkpoint`; 0 without an entry. Where a new log begins.
+    pub log_start_offset: i64,
+    /// Wall clock, ms since 1970.
+    pub now_ms: i64,
+}
+
+/// What opening had to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Segments whose batches were read and checked.
+    pub segments_scanned: usize,
+    /// Bytes read for that.
+    pub bytes_scanned: u64,
+    /// Bytes cut off behind the last good batch, those of dropped later segments included.
+    pub bytes_cut: u64,
+    /// Log end offset after a cut; `None` when nothing was cut.
+    pub cut_at: Option<i64>,
+    /// Why the first bad batch is bad.
+    pub reason: Option<String>,
+}
+
+impl Log {
+    /// Opens the log in `dir`. A directory or segment that is missing is made; the directory above must exist.
+    ///
+    /// After an orderly stop nothing is read but names, sizes and the epochs. Otherwise every segment from the one that holds the recovery point
+    /// on is checked batch by batch, gets new indexes, and the log ends before the first bad batch. A segment without its index files is
+    /// read and indexed in any case.
+    ///
+    /// # Errors
+    /// [`LogError::Io`](crate::LogError::Io) when the disk fails. Damage is repaired and told in the [`Recovery`].
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        config: Arc<LogConfig>,
+        params: OpenParams,
+    ) -> Result<(Log, Recovery)> {
+        let home = Home { disk, dir: dir.to_owned() };
+        let fresh = home.disk.metadata(dir).context("looking for", dir)?.is_none();
+        if fresh {
+            home.disk.create_dir(dir).context("creating", dir)?;
+        }
+        let mut loader = Loader { home, config, params, recovery: Recovery::default(), epochs: EpochCache::default() };
+        let entries = loader.tidy()?;
+        let found = loader.load_segments(&entries)?;
+        let (segments, end) = loader.settle(found)?;
+        Ok(loader.finish(segments, end, &entries, fresh))
+    }
+}
+
+/// The steps of opening and what they share.
+struct Loader {
+    home: Home,
+    config: Arc<LogConfig>,
+    params: OpenParams,
+    recovery: Recovery,
+    epochs: EpochCache,
+}
+
+/// The segments in their order.
+struct Found {
+    segments: Vec<Segment>,
+    /// Those without complete index files, by base offset.
+    unindexed: Vec<i64>,
+    snapshots: Vec<i64>,
+}
+
+impl Loader {
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.home.dir.join(name);
+        self.home.disk.remove_file(&path).context("removing", &path)
+    }
+
+    fn list(&self) -> Result<Vec<Entry>> {
+        let dir = &self.home.dir;
+        let entries = self.home.disk.list(dir).context("listing", dir)?;
+        Ok(entries.into_iter().filter(|entry| !entry.is_dir).collect())
+    }
+
+    /// Removes what an interrupted deletion or compaction left, and completes a swap that had begun. Returns the names that stay.
+    fn tidy(&self) -> Result<Vec<Entry>> {
+        let entries = self.list()?;
+        let temporary = |entry: &Entry| [DELETED, CLEANED, SWAP].iter().any(|suffix| entry.name.ends_with(suffix));
+        if !entries.iter().any(temporary) {
+            return Ok(entries);
+        }
+        let cleaned = |entry: &Entry| offset_before(&entry.name, CLEANED);
+        let least_cleaned = entries.iter().filter_map(cleaned).min().unwrap_or(i64::MAX);
+        for entry in &entries {
+            let swap = offset_before(&entry.name, SWAP).is_some_and(|offset| offset >= least_cleaned);
+            let deleted = entry.name.ends_with(DELETED) && !entry.name.ends_with(".checkpoint.deleted");
+            if deleted || entry.name.ends_with(CLEANED) || swap {
+                self.remove(&entry.name)?;
+            }
+        }
+        self.complete_swap()?;
+        self.list()
+    }
+
+    /// The segments that the swapped ones replace go, then the swapped ones get their names.
+    fn complete_swap(&self) -> Result<()> {
+        let entries = self.list()?;
+        let swapped: Vec<&Entry> = entries.iter().filter(|entry| offset_before(&entry.name, SWAP).is_some()).collect();
+        let (mut least, mut end) = (i64::MAX, i64::MIN);
+        for entry in &swapped {
+            if let Some(base) = entry.name.strip_suffix(SWAP).and_then(|name| segment_offset(name, LOG)) {
+                least = least.min(base);
+                end = end.max(self.swap_end(&entry.name, base)?);
+            }
+        }
+        for entry in &entries {
+            if offset_before(&entry.name, "").is_some_and(|offset| least <= offset && offset < end) {
+                self.remove(&entry.name)?;
+            }
+        }
+        for entry in swapped {
+            let from = self.home.dir.join(&entry.name);
+            let to = self.home.dir.join(entry.name.trim_end_matches(SWAP));
+            self.home.disk.rename(&from, &to).context("renaming to", &to)?;
+        }
+        Ok(())
+    }
+
+    /// Offset after the last batch of a `.log.swap` file.
+    fn swap_end(&self, name: &str, base: i64) -> Result<i64> {
+        let path = self.home.dir.join(name);
+        let file = self.home.disk.open(&path, milena_io::OpenMode::Read).context("opening", &path)?;
+        let len = file.len().context("measuring", &path)?;
+        let mut scan = crate::scan::HeaderScan::new(&*file, 0, len);
+        let mut end = base;
+        while let Ok(Some(header)) = scan.next() {
+            end = header.last_offset + 1;
+        }
+        Ok(end)
+    }
+
+    /// The segments by their names and sizes. Index files without a segment go.
+    fn load_segments(&self, entries: &[Entry]) -> Result<Found> {
+        let mut found = Found { segments: Vec::new(), unindexed: Vec::new(), snapshots: Vec::new() };
+        let has = |name: &str| entries.binary_search_by(|entry| entry.name.as_str().cmp(name)).is_ok();
+        for Entry { name, .. } in entries {
+            if let Some(base) = segment_offset(name, LOG) {
+                let path = self.home.dir.join(name);
+                let size = self.home.disk.metadata(&path).context("measuring", &path)?.map_or(0, |found| found.len);
+                found.segments.push(Segment::existing(base, size));
+                let stem = name.trim_end_matches(LOG);
+                if !has(&format!("{stem}{INDEX}")) || !has(&format!("{stem}{TIME_INDEX}")) {
+                    found.unindexed.push(base);
+                }
+            } else if let Some(offset) = segment_offset(name, SNAPSHOT) {
+                found.snapshots.push(offset);
+            } else if let Some(stem) = [INDEX, TIME_INDEX, TXN_INDEX].iter().find_map(|kind| name.strip_suffix(kind))
+                && segment_offset(stem, "").is_some()
+                && !has(&format!("{stem}{LOG}"))
+            {
+                self.remove(name)?;
+            }
+        }
+        found.segments.sort_by_key(|segment| segment.base_offset);
+        Ok(found)
+    }
+
+    /// Reads the epochs, recovers what must be, and finds the log end. The segments are at least one.
+    fn settle(&mut self, found: Found) -> Result<(Vec<Segment>, i64)> {
+        let path = self.home.dir.join(EPOCHS);
+        let text = read_text(&*self.home.disk, &path).unwrap_or_else(|_| Some("damaged".to_owned()));
+        let epochs = text.map_or(Ok(EpochCache::default()), |text| EpochCache::parse(&path, &text));
+        let mut segments = found.segments;
+        match epochs {
+            Ok(epochs) => self.epochs = epochs,
+            Err(_) => self.read_epochs(&segments)?,
+        }
+        let mut end = None;
+        if self.params.clean {
+            end = self.index_missing(&mut segments, &found.unindexed)?;
+        } else if !segments.is_empty() {
+            end = Some(self.recover(&mut segments, &found.unindexed)?);
+        }
+        let end = match (end, segments.last()) {
+            (Some(end), _) => end,
+            (None, Some(last)) => self.end_of(last, &found.snapshots)?,
+            (None, None) => self.params.log_start_offset,
+        };
+        if segments.is_empty() || end < self.params.log_start_offset {
+            return Ok((vec![self.start_anew(segments)?], self.params.log_start_offset.max(0)));
+        }
+        Ok((segments, end))
+    }
+
+    /// The epochs from the headers of all batches: the file that keeps them cannot be read.
+    fn read_epochs(&mut self, segments: &[Segment]) -> Result<()> {
+        for segment in segments {
+            let mut scan = segment.scan(&self.home, 0)?;
+            while let Ok(Some(header)) = scan.next() {
+                if self.epochs.latest().is_none_or(|latest| header.leader_epoch > latest) {
+                    self.epochs.assign(header.leader_epoch, header.base_offset);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rebuild(&mut self, segment: &mut Segment) -> Result<Rebuilt> {
+        let rebuilt = rebuild(segment, &self.home, self.config.index_interval_bytes, &mut self.epochs)?;
+        self.recovery.segments_scanned += 1;
+        self.recovery.bytes_scanned += rebuilt.read;
+        Ok(rebuilt)
+    }
+
+    /// After an orderly stop: new indexes for the segments that lack them. Only the last segment is cut at a bad batch. Returns the log end
+    /// if the last segment was read.
+    fn index_missing(&mut self, segments: &mut [Segment], unindexed: &[i64]) -> Result<Option<i64>> {
+        let count = segments.len();
+        for (at, segment) in segments.iter_mut().enumerate() {
+            if !unindexed.contains(&segment.base_offset) {
+                continue;
+            }
+            let size = segment.size;
+            let rebuilt = self.rebuild(segment)?;
+            if at + 1 == count {
+                self.note_cut(rebuilt.reason, rebuilt.next_offset, size - rebuilt.valid);
+                segment.cut_to_size(&self.home)?;
+                return Ok(Some(rebuilt.next_offset));
+            }
+            segment.size = size;
+            segment.finish(&self.home)?;
+            self.recovery.reason = self.recovery.reason.take().or(rebuilt.reason);
+        }
+        Ok(None)
+    }
+
+    /// Checks the segments from the one that holds the recovery point on, and those without indexes before it. Returns the log end.
+    fn recover(&mut self, segments: &mut Vec<Segment>, unindexed: &[i64]) -> Result<i64> {
+        let point = self.params.recovery_point;
+        let from = segments.partition_point(|segment| segment.base_offset <= point).saturating_sub(1);
+        self.index_missing_before(&mut segments[..from], unindexed)?;
+        self.epochs.truncate_from_end(segments[from].base_offset);
+        let mut end = segments[from].base_offset;
+        for at in from..segments.len() {
+            let size = segments[at].size;
+            let rebuilt = self.rebuild(&mut segments[at])?;
+            end = rebuilt.next_offset;
+            let gap = segments.get(at + 1).and_then(|next| self.gap(next.base_offset, &rebuilt));
+            if rebuilt.reason.is_some() || gap.is_some() {
+                let later: u64 = segments[at + 1..].iter().map(|segment| segment.size).sum();
+                self.drop_after(segments, at)?;
+                self.note_cut(rebuilt.reason.or(gap), end, size - rebuilt.valid + later);
+                segments[at].cut_to_size(&self.home)?;
+                break;
+            }
+            if at + 1 < segments.len() {
+                segments[at].finish(&self.home)?;
+            }
+        }
+        Ok(end)
+    }
+
+    fn index_missing_before(&mut self, segments: &mut [Segment], unindexed: &[i64]) -> Result<()> {
+        for segment in segments.iter_mut().filter(|segment| unindexed.contains(&segment.base_offset)) {
+            let size = segment.size;
+            self.rebuild(segment)?;
+            segment.size = size;
+            segment.finish(&self.home)?;
+        }
+        Ok(())
+    }
+
+    /// Why a segment that begins at `base` cannot follow the one before, if it cannot.
+    ///
+    /// Offsets are missing between segments only where compaction has been; elsewhere the end of the earlier one was lost.
+    fn gap(&self, base: i64, before: &Rebuilt) -> Option<String> {
+        let end = before.next_offset;
+        if base < end {
+            return Some(format!("the next segment begins at {base}, below {end}"));
+        }
+        let compacted = self.config.compact || before.has_gaps;
+        (base > end && !compacted).then(|| format!("the next segment begins at {base}, {end} is missing"))
+    }
+
+    fn note_cut(&mut self, reason: Option<String>, end: i64, bytes: u64) {
+        if reason.is_some() {
+            self.recovery.reason = reason;
+            self.recovery.cut_at = Some(end);
+            self.recovery.bytes_cut += bytes;
+        }
+    }
+
+    /// Removes the segments behind number `at`, from the last one down, and makes that durable.
+    fn drop_after(&self, segments: &mut Vec<Segment>, at: usize) -> Result<()> {
+        if segments.len() == at + 1 {
+            return Ok(());
+        }
+        for segment in segments.drain(at + 1..).rev() {
+            segment.remove(&self.home)?;
+        }
+        self.home.disk.sync_dir(&self.home.dir).context("syncing", &self.home.dir)
+    }
+
+    /// The log end after an orderly stop. A recovery point that a producer snapshot confirms is it; otherwise the headers behind the last index
+    /// entry tell.
+    fn end_of(&self, last: &Segment, snapshots: &[i64]) -> Result<i64> {
+        let point = self.params.recovery_point;
+        if last.size == 0 {
+            return Ok(last.base_offset);
+        }
+        if point > last.base_offset && snapshots.contains(&point) {
+            return Ok(point);
+        }
+        let mut end = last.base_offset;
+        let last_entry = last.indexes(&self.home)?.offsets.last();
+        let mut scan = match last_entry.map(|entry| last.locate(&self.home, entry.offset)).transpose()?.flatten() {
+            Some(header) => last.scan(&self.home, header.position)?,
+            None => last.scan(&self.home, 0)?,
+        };
+        while let Some(header) = last.next_header(&self.home, &mut scan)? {
+            end = header.last_offset + 1;
+        }
+        Ok(end)
+    }
+
+    /// Drops everything for an empty segment at the log start offset.
+    fn start_anew(&mut self, mut segments: Vec<Segment>) -> Result<Segment> {
+        if let Some(first) = segments.first() {
+            let bytes = segments.iter().map(|segment| segment.size).sum();
+            let reason = format!("the log ends below its start offset {}", self.params.log_start_offset);
+            self.note_cut(Some(reason), self.params.log_start_offset, bytes);
+            let path = first.path(&self.home);
+            while let Some(segment) = segments.pop() {
+                segment.remove(&self.home)?;
+            }
+            self.home.disk.sync_dir(&self.home.dir).context("syncing", &path)?;
+        }
+        self.epochs.clear();
+        Segment::create(&self.home, self.params.log_start_offset.max(0))
+    }
+
+    fn finish(self, segments: Vec<Segment>, end: i64, entries: &[Entry], fresh: bool) -> (Log, Recovery) {
+        let Loader { home, config, params, recovery, mut epochs } = self;
+        let first = segments[0].base_offset;
+        let log_start_offset = params.log_start_offset.max(first);
+        let unchanged = epochs.version();
+        epochs.truncate_from_end(end);
+        epochs.truncate_from_start(log_start_offset);
+        let created = entries.is_empty();
+        let snapshot = segment_name(end, SNAPSHOT);
+        let snapshot = entries.iter().any(|entry| entry.name == snapshot);
+        let complete = snapshot || segments.iter().all(|segment| segment.size == 0);
+        let unread = recovery == Recovery::default() && epochs.version() == unchanged;
+        let untouched = params.clean && !created && complete && unread;
+        let log = Log {
+            home,
+            config,
+            log_start_offset,
+            log_end_offset: end,
+            flushed_to: if params.clean { end } else { params.recovery_point.clamp(first, end) },
+            epochs,
+            recent: super::Recent::default(),
+            shared: Arc::default(),
+            generation: 0,
+            marks: Marks { names: u64::from(!untouched), parent: u64::from(fresh), epochs: 0 },
+            synced: Marks::default(),
+            flushes: 0,
+            active_since_ms: params.now_ms,
+            closed_cleanly: untouched,
+            closed: false,
+            segments,
+        };
+        (log, recovery)
+    }
+}

@@ -1,0 +1,133 @@
+//! Reading a segment batch by batch, checking everything, and building its indexes anew. Memory stays at one buffer whatever the lengths
+//! in the file claim.
+
+use std::io;
+
+use crc_fast::{CrcAlgorithm, Digest};
+use milena_io::File;
+use milena_records::BATCH_OVERHEAD;
+
+use crate::epochs::EpochCache;
+use crate::error::{IoContext, Result};
+use crate::index::{Index, OffsetEntry, TimeEntry};
+use crate::names::Home;
+use crate::scan::Header;
+use crate::segment::{Indexes, Segment};
+
+/// Bytes read at once.
+const BUFFER: usize = 256 << 10;
+/// Where the checksum's range begins in a batch.
+const CRC_FROM: u64 = 21;
+
+/// What reading a segment found.
+#[derive(Debug)]
+pub(crate) struct Rebuilt {
+    /// Offset after the last good batch; the base offset of an empty segment.
+    pub(crate) next_offset: i64,
+    /// Bytes of good batches.
+    pub(crate) valid: u64,
+    /// Bytes read.
+    pub(crate) read: u64,
+    /// Why reading stopped before the end of the file.
+    pub(crate) reason: Option<String>,
+    /// Offsets are missing between or inside of the batches: compaction has been here.
+    pub(crate) has_gaps: bool,
+}
+
+/// Reads the segment, gives it new indexes in memory (the files are emptied) and adds to `epochs` what is newer than all in there.
+///
+/// The segment's size becomes that of its good batches; the `.log` file is left as it is.
+pub(crate) fn rebuild(segment: &mut Segment, home: &Home, interval: u64, epochs: &mut EpochCache) -> Result<Rebuilt> {
+    let path = segment.path(home);
+    let base = segment.base_offset;
+    let mut indexes = Indexes { offsets: Index::reset(home, base)?, times: Index::reset(home, base)? };
+    let mut newest = TimeEntry { timestamp: -1, offset: base };
+    let mut rebuilt = Rebuilt { next_offset: base, valid: 0, read: segment.size, reason: None, has_gaps: false };
+    let mut last_entry = 0;
+    let file = std::sync::Arc::clone(segment.file(home)?);
+    let mut window = Window { file: &*file, buf: vec![0; BUFFER.min(segment.size as usize)], start: 0, len: 0 };
+    while rebuilt.valid < segment.size {
+        let batch = match check_batch(&mut window, rebuilt.valid, segment.size).context("reading", &path)? {
+            Ok(batch) if batch.base_offset < rebuilt.next_offset => {
+                Err(format!("base offset {} where {} is the least", batch.base_offset, rebuilt.next_offset))
+            }
+            Ok(batch) if batch.last_offset - base > i64::from(i32::MAX) => {
+                Err(format!("last offset {} is too far from the segment's base", batch.last_offset))
+            }
+            checked => checked,
+        };
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(reason) => {
+                rebuilt.reason = Some(reason);
+                break;
+            }
+        };
+        if batch.max_timestamp > newest.timestamp {
+            newest = TimeEntry { timestamp: batch.max_timestamp, offset: batch.last_offset };
+        }
+        if rebuilt.valid - last_entry > interval {
+            indexes.note(OffsetEntry { offset: batch.last_offset, position: rebuilt.valid }, newest);
+            indexes.write_out_if_many(home)?;
+            last_entry = rebuilt.valid;
+        }
+        if epochs.latest().is_none_or(|latest| batch.leader_epoch > latest) {
+            epochs.assign(batch.leader_epoch, batch.base_offset);
+        }
+        rebuilt.has_gaps |= batch.base_offset > rebuilt.next_offset || batch.has_gap();
+        rebuilt.next_offset = batch.last_offset + 1;
+        rebuilt.valid = batch.end();
+    }
+    segment.size = rebuilt.valid;
+    segment.set_indexes(indexes, newest);
+    Ok(rebuilt)
+}
+
+/// Bytes of a file that are in memory.
+struct Window<'f> {
+    file: &'f dyn File,
+    buf: Vec<u8>,
+    start: u64,
+    len: usize,
+}
+
+impl Window<'_> {
+    /// Bytes from `position` on; at least `least` of them unless the file ends before.
+    fn at(&mut self, position: u64, least: usize) -> io::Result<&[u8]> {
+        let held = self.start..=self.start + self.len as u64;
+        let have = if held.contains(&position) { (*held.end() - position) as usize } else { 0 };
+        if have < least.max(1) {
+            self.len = self.file.read_at(&mut self.buf, position)?;
+            self.start = position;
+        }
+        Ok(&self.buf[(position - self.start) as usize..self.len])
+    }
+}
+
+/// Reads the batch at `position` and checks length, magic and checksum. The inner error says what is wrong with it.
+fn check_batch(window: &mut Window<'_>, position: u64, end: u64) -> io::Result<std::result::Result<Header, String>> {
+    let Some(bytes) = window.at(position, BATCH_OVERHEAD)?.first_chunk() else {
+        return Ok(Err(format!("{} bytes are left, less than a batch header", end - position)));
+    };
+    let header = match Header::parse(bytes, position, end) {
+        Ok(header) => header,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    let mut at = position + CRC_FROM;
+    while at < header.end() {
+        let left = (header.end() - at) as usize;
+        let bytes = window.at(at, 1)?;
+        if bytes.is_empty() {
+            return Ok(Err("the file ends inside of a batch".to_owned()));
+        }
+        let bytes = &bytes[..bytes.len().min(left)];
+        digest.update(bytes);
+        at += bytes.len() as u64;
+    }
+    let computed = digest.finalize() as u32;
+    if computed != header.crc {
+        return Ok(Err(format!("CRC is {:#010x} in the header, {computed:#010x} over the bytes", header.crc)));
+    }
+    Ok(Ok(header))
+}

@@ -1,0 +1,328 @@
+//! One segment: a `.log` file of batches with its two indexes. Files and index contents are touched at their first use, so that an idle
+//! segment costs its numbers only.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use milena_io::{File, OpenMode};
+
+use crate::error::{IoContext, LogError, Result};
+use crate::index::{Index, OffsetEntry, TimeEntry, WRITE_OUT};
+use crate::names::{Home, INDEX, LOG, TIME_INDEX, TXN_INDEX};
+use crate::scan::{Header, HeaderScan, ScanError};
+
+/// A part of the log with its own files, named by its base offset.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) base_offset: i64,
+    /// Bytes of whole batches in the `.log` file.
+    pub(crate) size: u64,
+    file: OnceLock<Arc<dyn File>>,
+    indexes: OnceLock<Box<Indexes>>,
+    /// Largest timestamp and the last offset of its batch; -1 without one.
+    newest: OnceLock<TimeEntry>,
+    tail: Option<Tail>,
+    /// The index files are complete and durable. Only ever true of segments that are not written to.
+    pub(crate) indexes_synced: bool,
+}
+
+/// Both indexes of a segment.
+#[derive(Debug)]
+pub(crate) struct Indexes {
+    pub(crate) offsets: Index<OffsetEntry>,
+    pub(crate) times: Index<TimeEntry>,
+}
+
+/// What only the segment that is written to needs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tail {
+    /// Largest timestamp of the first batch; `None` in an empty segment.
+    pub(crate) first_timestamp: Option<i64>,
+    /// Bytes appended since the batch of the last index entry, that one included.
+    pub(crate) bytes_since_index: u64,
+    /// Up to where space is reserved, bytes.
+    pub(crate) reserved: u64,
+}
+
+impl Segment {
+    /// A segment whose files exist.
+    pub(crate) fn existing(base_offset: i64, size: u64) -> Self {
+        Self {
+            base_offset,
+            size,
+            file: OnceLock::new(),
+            indexes: OnceLock::new(),
+            newest: OnceLock::new(),
+            tail: None,
+            indexes_synced: true,
+        }
+    }
+
+    /// Makes the files of an empty segment; leftovers of those names, which no segment owns, are emptied.
+    pub(crate) fn create(home: &Home, base_offset: i64) -> Result<Self> {
+        let path = home.segment_file(base_offset, LOG);
+        let file = home.disk.open(&path, OpenMode::Create).context("creating", &path)?;
+        if file.len().context("measuring", &path)? > 0 {
+            file.truncate(0).context("truncating", &path)?;
+        }
+        let indexes = Indexes { offsets: Index::reset(home, base_offset)?, times: Index::reset(home, base_offset)? };
+        let mut segment = Self::existing(base_offset, 0);
+        segment.file = OnceLock::from(file);
+        segment.set_indexes(indexes, TimeEntry { timestamp: -1, offset: base_offset });
+        segment.tail = Some(Tail::default());
+        Ok(segment)
+    }
+
+    pub(crate) fn path(&self, home: &Home) -> PathBuf {
+        home.segment_file(self.base_offset, LOG)
+    }
+
+    /// The `.log` file, opened at the first use.
+    pub(crate) fn file(&self, home: &Home) -> Result<&Arc<dyn File>> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let path = self.path(home);
+        let file = home.disk.open(&path, OpenMode::Write).context("opening", &path)?;
+        Ok(self.file.get_or_init(|| file))
+    }
+
+    /// Both indexes, loaded at the first use.
+    pub(crate) fn indexes(&self, home: &Home) -> Result<&Indexes> {
+        if let Some(indexes) = self.indexes.get() {
+            return Ok(indexes);
+        }
+        let offsets = Index::load(home, self.base_offset)?;
+        let times = Index::load(home, self.base_offset)?;
+        Ok(self.indexes.get_or_init(|| Box::new(Indexes { offsets, times })))
+    }
+
+    pub(crate) fn indexes_mut(&mut self, home: &Home) -> Result<&mut Indexes> {
+        self.indexes(home)?;
+        Ok(self.indexes.get_mut().expect("the indexes were loaded in the line above"))
+    }
+
+    /// Puts rebuilt indexes in place of whatever was loaded.
+    pub(crate) fn set_indexes(&mut self, indexes: Indexes, newest: TimeEntry) {
+        self.indexes = OnceLock::from(Box::new(indexes));
+        self.newest = OnceLock::from(newest);
+        self.tail = None;
+        self.indexes_synced = false;
+    }
+
+    /// Largest timestamp, and the last offset of the first batch that has it; timestamp -1 when there is none.
+    pub(crate) fn newest(&self, home: &Home) -> Result<TimeEntry> {
+        if let Some(newest) = self.newest.get() {
+            return Ok(*newest);
+        }
+        let last = self.indexes(home)?.times.last();
+        let newest = last.unwrap_or(TimeEntry { timestamp: -1, offset: self.base_offset });
+        Ok(*self.newest.get_or_init(|| newest))
+    }
+
+    /// Largest timestamp of the first batch; `None` in an empty segment.
+    pub(crate) fn first_timestamp(&self, home: &Home) -> Result<Option<i64>> {
+        if let Some(tail) = &self.tail {
+            return Ok(tail.first_timestamp);
+        }
+        Ok(self.next_header(home, &mut self.scan(home, 0)?)?.map(|header| header.max_timestamp))
+    }
+
+    /// A walk over the headers from `position` on, a batch start.
+    pub(crate) fn scan(&self, home: &Home, position: u64) -> Result<HeaderScan<'_>> {
+        Ok(HeaderScan::new(&**self.file(home)?, position, self.size))
+    }
+
+    /// The next header of a walk, with this segment's path in its error.
+    pub(crate) fn next_header(&self, home: &Home, scan: &mut HeaderScan<'_>) -> Result<Option<Header>> {
+        scan.next().map_err(|error| match error {
+            ScanError::Io(source) => LogError::Io { operation: "reading", path: self.path(home), source },
+            ScanError::Corrupt { position, reason } => LogError::Corrupt { path: self.path(home), position, reason },
+        })
+    }
+
+    /// The first batch whose last offset is at or after `offset`; `None` when this segment has no such batch.
+    ///
+    /// The batch that an index entry leads to must be the one that the entry names; otherwise the index is not believed and the walk
+    /// begins with the segment.
+    pub(crate) fn locate(&self, home: &Home, offset: i64) -> Result<Option<Header>> {
+        let entry = self.indexes(home)?.offsets.last_where(home, |entry| entry.offset <= offset);
+        if let Ok(Some(entry)) = entry
+            && entry.position < self.size
+        {
+            let mut scan = self.scan(home, entry.position)?;
+            if let Ok(Some(first)) = scan.next()
+                && first.last_offset == entry.offset
+            {
+                return self.walk_to(home, scan, first, offset);
+            }
+        }
+        let mut scan = self.scan(home, 0)?;
+        match self.next_header(home, &mut scan)? {
+            Some(first) => self.walk_to(home, scan, first, offset),
+            None => Ok(None),
+        }
+    }
+
+    fn walk_to(&self, home: &Home, mut scan: HeaderScan<'_>, first: Header, offset: i64) -> Result<Option<Header>> {
+        let mut at = first;
+        while at.last_offset < offset {
+            match self.next_header(home, &mut scan)? {
+                Some(next) => at = next,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(at))
+    }
+
+    /// Loads what appending needs: file, indexes, newest timestamp, tail.
+    pub(crate) fn prepare_tail(&mut self, home: &Home) -> Result<&mut Tail> {
+        if self.tail.is_none() {
+            self.newest(home)?;
+            self.file(home)?;
+            let last = self.indexes(home)?.offsets.last();
+            let tail = Tail {
+                first_timestamp: self.first_timestamp(home)?,
+                bytes_since_index: self.size - last.map_or(0, |last| last.position.min(self.size)),
+                reserved: self.size,
+            };
+            self.tail = Some(tail);
+        }
+        self.indexes_synced = false;
+        Ok(self.tail.as_mut().expect("the tail was set in the lines above"))
+    }
+
+    /// Number of entries of both indexes, if they are loaded.
+    pub(crate) fn index_lengths(&self) -> Option<(u64, u64)> {
+        self.indexes.get().map(|indexes| (indexes.offsets.len(), indexes.times.len()))
+    }
+
+    pub(crate) fn tail(&self) -> Option<&Tail> {
+        self.tail.as_ref()
+    }
+
+    pub(crate) fn tail_mut(&mut self) -> Option<&mut Tail> {
+        self.tail.as_mut()
+    }
+
+    /// Accounts for a batch that now stands at the end; memory only. The tail must be prepared.
+    pub(crate) fn note_batch(&mut self, last_offset: i64, max_timestamp: i64, size: u64, index_interval: u64) {
+        let (Some(tail), Some(indexes), Some(newest)) =
+            (self.tail.as_mut(), self.indexes.get_mut(), self.newest.get_mut())
+        else {
+            panic!("segment {} is appended to without its tail prepared", self.base_offset);
+        };
+        if max_timestamp > newest.timestamp {
+            *newest = TimeEntry { timestamp: max_timestamp, offset: last_offset };
+        }
+        if tail.bytes_since_index > index_interval {
+            indexes.note(OffsetEntry { offset: last_offset, position: self.size }, *newest);
+            tail.bytes_since_index = 0;
+        }
+        tail.first_timestamp.get_or_insert(max_timestamp);
+        tail.bytes_since_index += size;
+        self.size += size;
+    }
+
+    /// Keeps the entries in memory bounded.
+    pub(crate) fn write_out_if_many(&mut self, home: &Home) -> Result<()> {
+        self.indexes.get_mut().map_or(Ok(()), |indexes| indexes.write_out_if_many(home))
+    }
+
+    /// Completes the index files as at a roll or close: the final time entry, all entries written, exact lengths. Also gives back the
+    /// space that was reserved behind the log's end.
+    pub(crate) fn finish(&mut self, home: &Home) -> Result<()> {
+        let newest = self.newest(home)?;
+        let indexes = self.indexes_mut(home)?;
+        indexes.push_time(newest);
+        indexes.write_out(home)?;
+        indexes.offsets.trim(home)?;
+        indexes.times.trim(home)?;
+        if let Some(tail) = self.tail.take()
+            && tail.reserved > self.size
+        {
+            self.file(home)?.truncate(self.size).context("trimming", &self.path(home))?;
+        }
+        Ok(())
+    }
+
+    /// Cuts the file to the batches counted so far, after a failed write.
+    pub(crate) fn cut_to_size(&mut self, home: &Home) -> Result<()> {
+        self.file(home)?.truncate(self.size).context("truncating", &self.path(home))?;
+        if let Some(tail) = &mut self.tail {
+            tail.reserved = self.size;
+        }
+        Ok(())
+    }
+
+    /// Removes the batch that holds `offset` and all behind it. Returns the base offset of the first one removed.
+    pub(crate) fn truncate_to_offset(&mut self, home: &Home, offset: i64) -> Result<Option<i64>> {
+        let Some(first) = self.locate(home, offset)? else {
+            self.cut_to_size(home)?;
+            return Ok(None);
+        };
+        self.tail = None;
+        let indexes = self.indexes_mut(home)?;
+        indexes.offsets.truncate_to_offset(home, first.base_offset)?;
+        indexes.times.truncate_to_offset(home, first.base_offset)?;
+        let last = indexes.times.last();
+        self.size = first.position;
+        self.file(home)?.truncate(self.size).context("truncating", &self.path(home))?;
+        self.newest = OnceLock::from(self.newest_after(home, last)?);
+        self.indexes_synced = false;
+        Ok(Some(first.base_offset))
+    }
+
+    /// The newest timestamp when the time index ends with `last`.
+    fn newest_after(&self, home: &Home, last: Option<TimeEntry>) -> Result<TimeEntry> {
+        let mut newest = last.unwrap_or(TimeEntry { timestamp: -1, offset: self.base_offset });
+        let from = match last {
+            Some(last) => self.locate(home, last.offset)?.map_or(0, |header| header.position),
+            None => 0,
+        };
+        let mut scan = self.scan(home, from)?;
+        while let Some(header) = self.next_header(home, &mut scan)? {
+            if header.max_timestamp > newest.timestamp {
+                newest = TimeEntry { timestamp: header.max_timestamp, offset: header.last_offset };
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Removes the files.
+    pub(crate) fn remove(&self, home: &Home) -> Result<()> {
+        for suffix in [LOG, INDEX, TIME_INDEX, TXN_INDEX] {
+            let path = home.segment_file(self.base_offset, suffix);
+            match home.disk.remove_file(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                result => result.context("removing", &path)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Indexes {
+    /// An index entry is due: the batch that begins at `batch.position`, and the newest timestamp up to and with it.
+    pub(crate) fn note(&mut self, batch: OffsetEntry, newest: TimeEntry) {
+        self.offsets.push(batch);
+        self.push_time(newest);
+    }
+
+    /// Adds a time entry if its timestamp is above the last one.
+    pub(crate) fn push_time(&mut self, newest: TimeEntry) {
+        if newest.timestamp > self.times.last().map_or(-1, |last| last.timestamp) {
+            self.times.push(newest);
+        }
+    }
+
+    /// Keeps the entries in memory bounded.
+    pub(crate) fn write_out_if_many(&mut self, home: &Home) -> Result<()> {
+        if self.offsets.pending() >= WRITE_OUT { self.write_out(home) } else { Ok(()) }
+    }
+
+    pub(crate) fn write_out(&mut self, home: &Home) -> Result<()> {
+        self.offsets.write_out(home)?;
+        self.times.write_out(home)
+    }
+}
