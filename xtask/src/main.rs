@@ -1,7 +1,10 @@
 //! The project's own commands, run as `cargo xtask NAME`: tests, comparisons with Apache Kafka, benches.
 
 mod bench;
+mod differential;
 mod oracle;
+
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -18,13 +21,26 @@ struct Cli {
 enum Command {
     /// Compares CPU time, latency and memory of Milena, Apache Kafka and the practical floor
     Bench(bench::Args),
+    /// Asks a server the recorded questions and compares its answers with Apache Kafka's
+    Differential(differential::Args),
     /// Fetches Apache Kafka and runs it on free loopback ports until Ctrl-C
     Oracle(oracle::Args),
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
+        Command::Differential(args) => differential::run(&args),
         Command::Oracle(args) => oracle::run(&args),
     }
 }

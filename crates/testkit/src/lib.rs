@@ -6,6 +6,7 @@
 pub mod batch;
 pub mod cache;
 pub mod client;
+pub mod differential;
 pub mod oracle;
 pub mod ports;
 pub mod server;

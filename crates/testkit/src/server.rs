@@ -226,6 +226,7 @@ impl Server {
         std::fs::create_dir_all(&self.dir)?;
         let (broker, controller) = (self.addr.port(), ports::free());
         let mut settings = vec![
+            ("num.partitions".to_owned(), "1".to_owned()),
             ("process.roles".to_owned(), "broker,controller".to_owned()),
             ("node.id".to_owned(), "1".to_owned()),
             ("controller.quorum.voters".to_owned(), format!("1@127.0.0.1:{controller}")),
@@ -239,6 +240,8 @@ impl Server {
             ("share.coordinator.state.topic.replication.factor".to_owned(), "1".to_owned()),
             ("share.coordinator.state.topic.min.isr".to_owned(), "1".to_owned()),
             ("group.initial.rebalance.delay.ms".to_owned(), "0".to_owned()),
+            ("log.retention.check.interval.ms".to_owned(), "1000".to_owned()),
+            ("log.initial.task.delay.ms".to_owned(), "500".to_owned()),
         ];
         for (key, value) in &self.options.overrides {
             settings.retain(|(k, _)| k != key);

@@ -1,0 +1,42 @@
+//! One file for each area of the recorded cases. Each knows from a case's id what to send and gives the outcome, or
+//! `None` for an id it does not know.
+
+mod apiv;
+mod batch;
+mod batch_records;
+mod conf;
+mod fetch;
+mod frame;
+mod frame_evil;
+mod lo;
+mod meta;
+mod ofle;
+mod prod;
+mod session;
+mod topics;
+mod vers;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::context::Context;
+
+/// Runs a case by its id.
+pub(super) fn run(cx: &mut Context<'_>, id: &str) -> Result<Option<Value>> {
+    let parts: Vec<&str> = id.split('.').collect();
+    match parts[0] {
+        "apiv" => apiv::run(cx, &parts[1..]),
+        "batch" => batch::run(cx, &parts[1..]),
+        "conf" => conf::run(cx, &parts[1..]),
+        "fetch" => fetch::run(cx, &parts[1..]),
+        "frame" => frame::run(cx, &parts[1..]),
+        "lo" => lo::run(cx, &parts[1..]),
+        "meta" => meta::run(cx, &parts[1..]),
+        "ofle" => ofle::run(cx, &parts[1..]),
+        "prod" => prod::run(cx, &parts[1..]),
+        "session" => session::run(cx, &parts[1..]),
+        "topics" => topics::run(cx, &parts[1..]),
+        "vers" => vers::run(cx, &parts[1..]),
+        _ => Ok(None),
+    }
+}

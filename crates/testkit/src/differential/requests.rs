@@ -1,0 +1,1 @@
+//! Single requests that both servers are asked in the same state.

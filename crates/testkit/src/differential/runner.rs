@@ -1,0 +1,105 @@
+//! Runs the cases against one server and judges their outcomes.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::context::{Context, Facts, NotServed};
+use super::{areas, cases, differences};
+use crate::server::Server;
+
+/// How a case ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// The outcome is the recorded one.
+    Agrees,
+    /// It is another one.
+    Differs(Value),
+    /// It is another one, for a known reason.
+    Known(&'static str),
+    /// It is the recorded one although a difference is listed.
+    Stale(&'static str),
+    /// The case could not be run to its end.
+    Failed(String),
+    /// An API that the case uses is not served.
+    NotServed(String),
+    /// No code knows this id.
+    NoCode,
+}
+
+/// A case and how it ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// The case.
+    pub case: cases::Case,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// How long it took, in ms.
+    pub millis: u128,
+}
+
+impl Judged {
+    /// Whether the run must not pass with it.
+    #[must_use]
+    pub fn is_bad(&self) -> bool {
+        matches!(self.verdict, Verdict::Differs(_) | Verdict::Failed(_) | Verdict::Stale(_))
+    }
+}
+
+/// Runs the cases whose ids begin with one of `only` (all if it is empty) and reports each as it ends.
+///
+/// # Errors
+/// When the server cannot be asked at all.
+pub fn run(server: &Server, only: &[String], mut report: impl FnMut(&Judged)) -> Result<Vec<Judged>> {
+    let facts = Facts::ask(server)?;
+    let is_oracle = server.kind().name() == "kafka";
+    let mut all = Vec::new();
+    for (number, case) in cases::all()?.into_iter().enumerate() {
+        if !only.is_empty() && !only.iter().any(|o| case.id.starts_with(o.as_str())) {
+            continue;
+        }
+        let started = Instant::now();
+        let mut cx = Context::new(server, &facts, number);
+        let outcome = areas::run(&mut cx, &case.id);
+        let known = if is_oracle { None } else { differences::reason(&case.id) };
+        let verdict = judge(outcome, &case.outcome, known);
+        let judged = Judged { case, verdict, millis: started.elapsed().as_millis() };
+        report(&judged);
+        all.push(judged);
+    }
+    Ok(all)
+}
+
+fn judge(outcome: Result<Option<Value>>, expected: &Value, known: Option<&'static str>) -> Verdict {
+    match (outcome, known) {
+        (Ok(None), _) => Verdict::NoCode,
+        (Ok(Some(value)), None) if value == *expected => Verdict::Agrees,
+        (Ok(Some(value)), Some(reason)) if value == *expected => Verdict::Stale(reason),
+        (Err(error), _) if error.is::<NotServed>() => Verdict::NotServed(error.to_string()),
+        (_, Some(reason)) => Verdict::Known(reason),
+        (Ok(Some(value)), None) => Verdict::Differs(value),
+        (Err(error), None) => Verdict::Failed(format!("{error:#}")),
+    }
+}
+
+/// One line: how many cases ended how.
+#[must_use]
+pub fn summary(all: &[Judged]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for judged in all {
+        let name = match &judged.verdict {
+            Verdict::Agrees => "agree",
+            Verdict::Differs(_) => "differ",
+            Verdict::Known(_) => "known to differ",
+            Verdict::Stale(_) => "agree against the list",
+            Verdict::Failed(_) => "failed",
+            Verdict::NotServed(_) => "need an API that is not served",
+            Verdict::NoCode => "have no code",
+        };
+        *counts.entry(name).or_default() += 1;
+    }
+    let parts: Vec<_> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    format!("{} cases: {}", all.len(), parts.join(", "))
+}

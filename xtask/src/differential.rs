@@ -1,0 +1,59 @@
+//! `cargo xtask differential`: the recorded cases and the table of requests against Apache Kafka and Milena.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use milena_testkit::differential::runner::{self, Judged, Verdict};
+use milena_testkit::server::{Kind, Options};
+use milena_testkit::{cache, oracle};
+
+/// Options of `cargo xtask differential`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only cases whose ids begin with one of these
+    only: Vec<String>,
+    /// `milena` or `kafka`: the server that is asked
+    #[arg(long, default_value = "milena")]
+    server: String,
+    /// The binary of Milena, instead of building it
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Show cases that agree as well
+    #[arg(long)]
+    all: bool,
+}
+
+/// Runs and prints what differs; fails if anything does that is not known.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let kind = match (args.server.as_str(), &args.binary) {
+        ("kafka", _) => Kind::Kafka(oracle::ensure_jars()?),
+        (_, Some(binary)) => Kind::Milena(binary.clone()),
+        _ => Kind::Milena(crate::bench::build(&cache::repository(), "milena")?),
+    };
+    let mut server = Options::new(kind).start()?;
+    let all = runner::run(&server, &args.only, |judged| print(judged, args.all))?;
+    println!("{}", runner::summary(&all));
+    if all.iter().any(Judged::is_bad) {
+        server.keep();
+        bail!("differences that are not known; the server's folder is {}", server.dir().display());
+    }
+    Ok(())
+}
+
+fn print(judged: &Judged, all: bool) {
+    let id = &judged.case.id;
+    match &judged.verdict {
+        Verdict::Differs(value) => {
+            println!("DIFFERS {id}: {}\n  expected {}\n  got      {value}", judged.case.text, judged.case.outcome);
+        }
+        Verdict::Failed(error) => {
+            println!("FAILED {id}: {}\n  expected {}\n  {error}", judged.case.text, judged.case.outcome)
+        }
+        Verdict::Stale(reason) => println!("AGREES {id}, though it is listed as different: {reason}"),
+        Verdict::Known(reason) if all => println!("known {id}: {reason}"),
+        Verdict::NotServed(what) if all => println!("skipped {id}: {what}"),
+        Verdict::NoCode if all => println!("no code {id}"),
+        Verdict::Agrees if all => println!("agrees {id} ({} ms)", judged.millis),
+        _ => {}
+    }
+}
