@@ -65,6 +65,12 @@ pub enum LogError {
         /// Directory of the partition.
         dir: PathBuf,
     },
+    /// Another process uses the log directory.
+    #[error("{} is locked: another process uses it", dir.display())]
+    Locked {
+        /// The log directory.
+        dir: PathBuf,
+    },
     /// The disk failed.
     #[error("{operation} {}: {source}", path.display())]
     Io {

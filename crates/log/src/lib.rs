@@ -4,11 +4,14 @@
 //! small files of a data directory, all byte for byte Kafka's. What does not: leadership, the high watermark, validation of batches.
 
 mod config;
+mod directory;
 mod epochs;
 mod error;
 mod index;
 mod log;
 mod names;
+mod partition_metadata;
+mod properties;
 mod recover;
 mod scan;
 mod segment;
@@ -16,7 +19,10 @@ mod snapshot;
 mod text;
 
 pub use config::LogConfig;
+pub use directory::{Checkpoint, CleanMarker, LogDirectory, Offsets, PartitionDir};
 pub use epochs::{EpochEnd, EpochEntry};
 pub use error::{LogError, Result};
 pub use log::{Appended, Flush, Log, OpenParams, Recovery, Slice, TimestampOffset};
 pub use names::{DirKind, PartitionDirName};
+pub use partition_metadata::{read_topic_id, write_topic_id};
+pub use properties::MetaProperties;
