@@ -1,1 +1,25 @@
 //! Drives the quorum over a directory: metadata log, snapshots, quorum state, formatting.
+//!
+//! The decisions are elsewhere: who leads in `raft`, what records mean in `metadata`, which records to write in
+//! `controller`. Here they meet a disk.
+
+mod batches;
+mod directories;
+mod error;
+mod files;
+mod format;
+mod info;
+mod load;
+mod meta_properties;
+mod metadata_log;
+mod quorum_mode;
+mod snapshot;
+
+pub use directories::{Directories, DirectoryError};
+pub use error::QuorumError;
+pub use format::{FormatError, FormatOptions, Formatted, format};
+pub use info::{Info, info};
+pub use meta_properties::{MetaProperties, MetaPropertiesError, random_uuid};
+pub use metadata_log::{Appended, MetadataLog, MetadataLogOptions};
+pub use quorum_mode::{InitialController, QuorumArguments, QuorumMode, QuorumModeError};
+pub use snapshot::SnapshotId;

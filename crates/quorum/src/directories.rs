@@ -1,0 +1,193 @@
+//! The log directories at start: which cluster and node they belong to, and whether they may be used together.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use milena_io::{Disk, Rng};
+use milena_protocol::Uuid;
+
+use crate::meta_properties::{FILE_NAME, MetaProperties, MetaPropertiesError, is_reserved, random_uuid};
+
+/// Formatted log directories of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directories {
+    /// Id of the cluster.
+    pub cluster_id: String,
+    /// Each directory with its id, in the order they were given.
+    pub ids: Vec<(PathBuf, Uuid)>,
+}
+
+/// Directories a node must not start with. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// None is formatted.
+    #[error("No readable meta.properties files found.")]
+    NoneFormatted,
+    /// One of several is not formatted.
+    #[error("No `{FILE_NAME}` found in {} (have you run `milena storage format` to format the directory?)", dir.display())]
+    NotFormatted {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A file cannot be understood.
+    #[error("{}: {source}", dir.join(FILE_NAME).display())]
+    Unusable {
+        /// The directory.
+        dir: PathBuf,
+        /// What is wrong.
+        source: MetaPropertiesError,
+    },
+    /// A file or directory cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The disk's answer.
+        source: io::Error,
+    },
+    /// Directories of different clusters.
+    #[error("Invalid cluster.id in: {}. Expected {expected}, but read {found}", dir.join(FILE_NAME).display())]
+    ClusterId {
+        /// The directory.
+        dir: PathBuf,
+        /// The cluster id of the directories before it.
+        expected: String,
+        /// What it says.
+        found: String,
+    },
+    /// The directory belongs to another node.
+    #[error(
+        "Stored node id {stored} doesn't match previous node id {configured} in {}. If you moved your data, make sure your \
+         configured node id matches. If you intend to create a new node, you should remove all data in your data \
+         directories.", dir.join(FILE_NAME).display()
+    )]
+    NodeId {
+        /// The directory.
+        dir: PathBuf,
+        /// The node id it says.
+        stored: i32,
+        /// The configured node id.
+        configured: i32,
+    },
+    /// Two directories have one id: one is a copy of the other.
+    #[error("Found duplicate directory.id {id} in {} and {}", first.display(), second.display())]
+    DuplicateId {
+        /// The id.
+        id: Uuid,
+        /// One directory.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+    /// The id stands for something else than a directory.
+    #[error("Invalid reserved directory ID {id} found in {}", dir.display())]
+    ReservedId {
+        /// The directory.
+        dir: PathBuf,
+        /// The id.
+        id: Uuid,
+    },
+    /// A directory is named twice.
+    #[error("{} is named more than once in the configuration", dir.display())]
+    NamedTwice {
+        /// The directory.
+        dir: PathBuf,
+    },
+}
+
+impl Directories {
+    /// Reads `meta.properties` of every directory and checks them against each other and the configured node id. A
+    /// directory without an id, from before directories had one, gets one.
+    ///
+    /// # Errors
+    /// [`DirectoryError`]; then nothing was changed, except that ids may have been given.
+    pub fn load(
+        disk: &dyn Disk,
+        dirs: &[PathBuf],
+        node_id: i32,
+        rng: &mut dyn Rng,
+        now_ms: i64,
+    ) -> Result<Self, DirectoryError> {
+        let found = Found::read(disk, dirs)?;
+        if found.formatted.is_empty() {
+            return Err(DirectoryError::NoneFormatted);
+        }
+        if let Some(dir) = found.empty.first() {
+            return Err(DirectoryError::NotFormatted { dir: dir.clone() });
+        }
+        let cluster_id = found.verify(None, node_id)?.unwrap_or_default();
+        let mut ids: Vec<(PathBuf, Uuid)> = Vec::new();
+        let mut unnamed = Vec::new();
+        for (dir, properties) in found.formatted {
+            let Some(id) = properties.directory_id else {
+                unnamed.push((dir, properties));
+                continue;
+            };
+            ids.push((dir, id));
+        }
+        for (dir, properties) in unnamed {
+            let id = random_uuid(rng);
+            let properties = MetaProperties { directory_id: Some(id), ..properties };
+            let write = properties.write(disk, &dir, now_ms);
+            write.map_err(|source| DirectoryError::Io { path: dir.join(FILE_NAME), source })?;
+            ids.push((dir, id));
+        }
+        ids.sort_by_key(|(dir, _)| dirs.iter().position(|d| d == dir));
+        Ok(Self { cluster_id, ids })
+    }
+
+    /// The id of a directory.
+    pub fn id(&self, dir: &Path) -> Option<Uuid> {
+        self.ids.iter().find(|(d, _)| d == dir).map(|(_, id)| *id)
+    }
+}
+
+/// What was found in the directories.
+pub(crate) struct Found {
+    pub(crate) formatted: Vec<(PathBuf, MetaProperties)>,
+    /// Missing directories, and those without the file.
+    pub(crate) empty: Vec<PathBuf>,
+}
+
+impl Found {
+    pub(crate) fn read(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Self, DirectoryError> {
+        let mut found = Self { formatted: Vec::new(), empty: Vec::new() };
+        for (index, dir) in dirs.iter().enumerate() {
+            if dirs[..index].contains(dir) {
+                return Err(DirectoryError::NamedTwice { dir: dir.clone() });
+            }
+            let io = |source| DirectoryError::Io { path: dir.join(FILE_NAME), source };
+            match MetaProperties::read(disk, dir).map_err(io)? {
+                None => found.empty.push(dir.clone()),
+                Some(Ok(properties)) => found.formatted.push((dir.clone(), properties)),
+                Some(Err(source)) => return Err(DirectoryError::Unusable { dir: dir.clone(), source }),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Checks the formatted directories; returns their cluster id.
+    pub(crate) fn verify(&self, cluster_id: Option<&str>, node_id: i32) -> Result<Option<String>, DirectoryError> {
+        let mut expected = cluster_id.map(str::to_owned);
+        for (index, (dir, properties)) in self.formatted.iter().enumerate() {
+            if let Some(found) = &properties.cluster_id {
+                let expected = expected.get_or_insert_with(|| found.clone());
+                if expected != found {
+                    let (expected, found) = (expected.clone(), found.clone());
+                    return Err(DirectoryError::ClusterId { dir: dir.clone(), expected, found });
+                }
+            }
+            if let Some(stored) = properties.node_id.filter(|stored| *stored != node_id) {
+                return Err(DirectoryError::NodeId { dir: dir.clone(), stored, configured: node_id });
+            }
+            let Some(id) = properties.directory_id else { continue };
+            if is_reserved(id) {
+                return Err(DirectoryError::ReservedId { dir: dir.clone(), id });
+            }
+            if let Some((first, _)) = self.formatted[..index].iter().find(|(_, p)| p.directory_id == Some(id)) {
+                return Err(DirectoryError::DuplicateId { id, first: first.clone(), second: dir.clone() });
+            }
+        }
+        Ok(expected)
+    }
+}
