@@ -18,6 +18,7 @@ pub struct Loaded {
 }
 
 /// Replays the metadata log batch by batch.
+#[derive(Debug)]
 pub struct Loader {
     image: Image,
     /// Records of an open transaction, already replayed.

@@ -20,12 +20,14 @@ use crate::security::{Acl, DelegationToken, ScramCredential};
 use crate::topics::Topic;
 
 /// A topic that records have touched since the last image. Partitions above a gap wait in `pending`.
+#[derive(Debug)]
 struct WorkingTopic {
     topic: Topic,
     pending: BTreeMap<usize, Arc<Partition>>,
 }
 
 /// Turns an image and records into the next image and the delta between them.
+#[derive(Debug)]
 pub struct ImageBuilder {
     image: Image,
     base: Image,

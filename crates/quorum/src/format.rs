@@ -109,7 +109,7 @@ pub fn format(
     }
     let found = Found::read(disk, &options.dirs)?;
     found.verify(Some(&options.cluster_id), options.node_id)?;
-    if let Some((dir, _)) = found.formatted.iter().min().filter(|_| !options.ignore_formatted) {
+    if let Some((dir, _)) = found.formatted.iter().min_by_key(|(dir, _)| dir).filter(|_| !options.ignore_formatted) {
         return Err(FormatError::AlreadyFormatted { dir: dir.clone() });
     }
     if found.empty.is_empty() {

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use milena_io::Disk;
 use milena_log::{Log, LogConfig, LogError, OpenParams};
-use milena_metadata::{
-    ConfigResourceType, Image, Loaded, Loader, MetadataVersion, Provenance, VersionedRecord, bootstrap_features,
-};
+use milena_metadata::{ConfigResourceType, Image, Loaded, Loader, MetadataVersion, Provenance, VersionedRecord};
 use milena_protocol::messages::{
     AbortTransactionRecord, BeginTransactionRecord, ConfigRecord, EndTransactionRecord, FeatureLevelRecord,
 };
 use milena_protocol::{MetadataRecord, Uuid};
 use milena_raft::{Effect, ElectionState, Event, Quorum, ReplicaKey, State as QuorumState, VoterSet};
 
-use crate::batches::{ControlRecord, MAX_BATCH_BYTES, MAX_BATCH_RECORDS, Position, control_batch, data_batch, encode_value};
+use crate::batches::{
+    ControlRecord, MAX_BATCH_BYTES, MAX_BATCH_RECORDS, Position, control_batch, data_batch, encode_value,
+};
 use crate::error::{IoContext, QuorumError};
+use crate::files;
 use crate::load;
 use crate::snapshot::{self, QuorumRecords, SnapshotId};
-use crate::files;
 
 /// Name of the metadata log's directory.
 pub(crate) const METADATA_DIR: &str = "__cluster_metadata-0";
@@ -111,11 +111,8 @@ impl MetadataLog {
     pub fn open(disk: Arc<dyn Disk>, options: MetadataLogOptions, now_ms: i64) -> Result<Self, QuorumError> {
         let dir = options.metadata_dir.join(METADATA_DIR);
         files::create_dir(&*disk, &dir).context("cannot create", &dir)?;
-        let config = LogConfig {
-            segment_bytes: options.segment_bytes,
-            segment_ms: options.segment_ms,
-            ..LogConfig::default()
-        };
+        let config =
+            LogConfig { segment_bytes: options.segment_bytes, segment_ms: options.segment_ms, ..LogConfig::default() };
         let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms };
         let (mut log, recovery) = Log::open(disk.clone(), &dir, Arc::new(config), params)?;
         if let Some(offset) = recovery.cut_at {
@@ -411,14 +408,11 @@ fn encode_all(records: &[VersionedRecord<'_>]) -> Result<Vec<Vec<u8>>, QuorumErr
     records.iter().map(encode_value).collect()
 }
 
-/// The records of a cluster whose formatting left none: the newest stable release.
+/// The records of a cluster whose formatting left none: the newest stable metadata version and no other feature.
 fn default_bootstrap() -> Vec<VersionedRecord<'static>> {
-    let levels = bootstrap_features(Some(MetadataVersion::LATEST_PRODUCTION), &Default::default());
-    let levels = levels.expect("the newest release with its own defaults is consistent");
-    let record = |(name, feature_level): (String, i16)| {
-        VersionedRecord::new(MetadataRecord::FeatureLevel(FeatureLevelRecord { name: name.into(), feature_level }), 0)
-    };
-    levels.into_iter().map(record).collect()
+    let feature_level = MetadataVersion::LATEST_PRODUCTION.level();
+    let record = FeatureLevelRecord { name: "metadata.version".into(), feature_level };
+    vec![VersionedRecord::new(MetadataRecord::FeatureLevel(record), 0)]
 }
 
 fn write_partition_metadata(disk: &dyn Disk, dir: &Path) -> Result<(), QuorumError> {

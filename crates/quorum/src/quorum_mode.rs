@@ -145,7 +145,8 @@ fn parse_voter(text: &str, listener: &str) -> Result<InitialController, String> 
     let id = id.parse().ok().filter(|id| *id >= 0).ok_or(format!("Failed to parse node id in {text}."))?;
     let (host, rest) = match rest.strip_prefix('[') {
         Some(rest) => {
-            let (host, rest) = rest.split_once(']').ok_or("Hostname began with left bracket, but no right bracket was found.")?;
+            let (host, rest) =
+                rest.split_once(']').ok_or("Hostname began with left bracket, but no right bracket was found.")?;
             (host, rest.strip_prefix(':').ok_or("No colon following hostname could be found.")?)
         }
         None => rest.split_once(':').ok_or("No colon following hostname could be found.")?,
@@ -188,7 +189,9 @@ mod tests {
     #[test]
     fn contradictions_are_refused_with_kafkas_messages() {
         let refused = |change: fn(&mut QuorumArguments<'static>)| choose(change).unwrap_err();
-        assert!(refused(|_| ()).starts_with("Because controller.quorum.voters is not set on this controller, you must"));
+        assert!(
+            refused(|_| ()).starts_with("Because controller.quorum.voters is not set on this controller, you must")
+        );
         assert!(
             refused(|a| (a.static_voters, a.standalone) = (true, Some(endpoint())))
                 .starts_with("You cannot specify controller.quorum.voters and format the node with")

@@ -10,7 +10,7 @@ use milena_protocol::MetadataRecord;
 use milena_raft::VoterSet;
 use milena_records::batches;
 
-use crate::batches::{ControlRecord, Contents, MAX_BATCH_BYTES, Position, control_batch, data_batch, decode};
+use crate::batches::{Contents, ControlRecord, MAX_BATCH_BYTES, Position, control_batch, data_batch, decode};
 use crate::error::{IoContext, QuorumError};
 
 /// Records of one batch in a snapshot.
