@@ -166,9 +166,8 @@ impl<S: Service> Connection<S> {
                 Head::Complete(_) => {}
                 Head::Unknown | Head::Partial(_) => return,
                 Head::Hostile(prefix) => {
-                    tracing::info!(peer = %self.peer.remote, "a frame of {prefix} bytes, not 0 to {max_frame_bytes}");
                     self.received.clear();
-                    self.queue.close(Cow::Borrowed("a frame of a forbidden length"));
+                    self.queue.close(Cow::Owned(format!("a frame of {prefix} bytes, not 0 to {max_frame_bytes}")));
                     return;
                 }
             }
@@ -289,7 +288,13 @@ impl<S: Service> Future for Connection<S> {
         match catch_unwind(AssertUnwindSafe(|| self.wake_up(cx))) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(end)) => {
-                tracing::debug!(peer = %self.peer.remote, listener = %self.peer.listener, "connection ended: {end}");
+                let Peer { remote, listener, .. } = &self.peer;
+                match &end {
+                    End::Reason(_) | End::Swept(Verdict::Stalled) => {
+                        tracing::info!(peer = %remote, %listener, "connection ended: {end}");
+                    }
+                    _ => tracing::debug!(peer = %remote, %listener, "connection ended: {end}"),
+                }
                 self.stream.end();
             }
             Err(panic) => {
@@ -307,8 +312,13 @@ impl<S: Service> Drop for Connection<S> {
             self.reactor.shared.memory.forget(self.peer.id);
         }
         self.reactor.leave(self.peer.id);
-        let Some(session) = self.session.take() else { return };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.service.disconnect(session))) {
+        let outstanding = std::mem::replace(&mut self.queue, ReplyQueue::new());
+        let session = self.session.take();
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            drop(outstanding);
+            session.into_iter().for_each(|session| self.service.disconnect(session));
+        }));
+        if let Err(panic) = ended {
             tracing::error!(peer = %self.peer.remote, "a panic after the connection's end: {}", message(&*panic));
         }
     }

@@ -191,3 +191,84 @@ impl Outgoing {
         self.ranges = Vec::new();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> Arc<File> {
+        Arc::new(tempfile::tempfile().unwrap())
+    }
+
+    /// What goes out: bytes as they are, a file range as its position and length.
+    fn pieces(out: &mut Outgoing, at_once: usize) -> Vec<(Vec<u8>, u64, u64)> {
+        let mut pieces = Vec::new();
+        while let Some(piece) = out.next() {
+            let (piece, count) = match piece {
+                Piece::Bytes { bytes, .. } => {
+                    let count = bytes.len().min(at_once);
+                    ((bytes[..count].to_vec(), 0, 0), count)
+                }
+                Piece::File { position, len, .. } => {
+                    let count = len.min(at_once as u64);
+                    ((Vec::new(), position, count), count as usize)
+                }
+            };
+            pieces.push(piece);
+            out.advance(count);
+            out.compact();
+        }
+        out.reset();
+        pieces
+    }
+
+    #[test]
+    fn a_frame_counts_its_files_and_sends_them_in_place() {
+        let mut out = Outgoing::empty();
+        let mark = out.begin();
+        out.bytes.extend_from_slice(b"head");
+        out.file(file(), 100, 7);
+        out.bytes.extend_from_slice(b"tail");
+        out.seal(mark);
+        let mut later = Outgoing::new();
+        later.file(file(), 0, 3);
+        out.append_frame(later);
+        assert_eq!(out.len(), 4 + 4 + 7 + 4 + 4 + 3);
+        let expected = [
+            (b"\0\0\0\x0fhead".to_vec(), 0, 0),
+            (Vec::new(), 100, 7),
+            (b"tail\0\0\0\x03".to_vec(), 0, 0),
+            (Vec::new(), 0, 3),
+        ];
+        assert_eq!(pieces(&mut out, usize::MAX), expected);
+        assert_eq!((out.is_empty(), out.len()), (true, 0));
+    }
+
+    #[test]
+    fn what_is_sent_in_bits_is_sent_once() {
+        let mut out = Outgoing::empty();
+        for len in 1..=20_u8 {
+            let mark = out.begin();
+            out.bytes.extend(std::iter::repeat_n(len, usize::from(len)));
+            out.file(file(), 1000, 5);
+            out.seal(mark);
+        }
+        let sent = pieces(&mut out, 3);
+        let bytes: Vec<u8> = sent.iter().flat_map(|(bytes, ..)| bytes.clone()).collect();
+        let expected: Vec<u8> =
+            (1..=20).flat_map(|len| [&[0, 0, 0, len + 5][..], &vec![len; usize::from(len)]].concat()).collect();
+        assert_eq!(bytes, expected);
+        let ranges: Vec<_> =
+            sent.iter().filter(|(bytes, ..)| bytes.is_empty()).map(|&(_, at, len)| (at, len)).collect();
+        assert_eq!(ranges, [(1000, 3), (1003, 2)].repeat(20));
+    }
+
+    #[test]
+    fn an_abandoned_frame_leaves_nothing() {
+        let mut out = Outgoing::empty();
+        let mark = out.begin();
+        out.file(file(), 0, 5);
+        out.abandon(mark);
+        assert_eq!((out.is_empty(), out.len()), (true, 0));
+    }
+}

@@ -217,6 +217,6 @@ pub(crate) async fn run<S: Service>(mut seed: Seed<S>) {
 fn open<S: Service>(reactor: &Rc<Reactor>, service: &Arc<S>, accepted: Accepted) {
     match Connection::open(Rc::clone(reactor), Arc::clone(service), accepted) {
         Ok(connection) => drop(tokio::task::spawn_local(connection)),
-        Err(e) => tracing::debug!("a connection ended before it was served: {e}"),
+        Err(e) => tracing::error!("a connection could not be served: {e}"),
     }
 }

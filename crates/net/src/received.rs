@@ -105,3 +105,86 @@ impl Received {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: usize = 100 << 20;
+
+    /// Receives `bytes` in one wake-up, and serves whole frames.
+    fn receive(received: &mut Received, pool: &mut Pool, mut bytes: &[u8]) -> usize {
+        let mut frames = 0;
+        while !bytes.is_empty() {
+            let room = received.room(pool, MAX);
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            received.filled(count);
+            while let Head::Complete(len) = received.head(MAX) {
+                received.served(len + PREFIX_BYTES, 1);
+                frames += 1;
+            }
+        }
+        received.settle(pool);
+        frames
+    }
+
+    fn framed(len: usize) -> Vec<u8> {
+        let mut bytes = (len as u32).to_be_bytes().to_vec();
+        bytes.resize(PREFIX_BYTES + len, 7);
+        bytes
+    }
+
+    #[test]
+    fn nothing_is_held_between_frames() {
+        let (mut received, mut pool) = (Received::default(), Pool::default());
+        assert_eq!(receive(&mut received, &mut pool, &framed(100).repeat(3)), 3);
+        assert_eq!((received.held(), received.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_frame_that_trickles_in_holds_what_it_got() {
+        let (mut received, mut pool) = (Received::default(), Pool::default());
+        let frame = framed(100);
+        for (index, byte) in frame.iter().enumerate().take(100) {
+            assert_eq!(receive(&mut received, &mut pool, &[*byte]), 0);
+            assert_eq!(received.held(), index as u64 + 1);
+        }
+        assert_eq!(receive(&mut received, &mut pool, &frame[100..]), 1);
+        assert_eq!(received.held(), 0);
+    }
+
+    #[test]
+    fn a_long_frame_that_has_only_begun_holds_next_to_nothing() {
+        let (mut received, mut pool) = (Received::default(), Pool::default());
+        receive(&mut received, &mut pool, &framed(MAX)[..7]);
+        assert_eq!(received.held(), 7);
+        assert!(!received.fits(MAX));
+    }
+
+    #[test]
+    fn a_buffer_grows_with_what_arrives() {
+        let (mut received, mut pool) = (Received::default(), Pool::default());
+        let frame = framed(20 << 20);
+        let mut arrived = 0;
+        for piece in frame.chunks(64 << 10) {
+            receive(&mut received, &mut pool, piece);
+            arrived += piece.len();
+            let limit = (arrived * GROWTH).next_power_of_two().max(WAKE_BYTES);
+            assert!(received.held() <= limit as u64, "{} bytes for {arrived}", received.held());
+        }
+        assert_eq!((received.held(), received.len()), (0, 0));
+    }
+
+    #[test]
+    fn who_sends_long_frames_again_and_again_gets_long_buffers_at_once() {
+        let (mut received, mut pool) = (Received::default(), Pool::default());
+        let frame = framed(1 << 20);
+        receive(&mut received, &mut pool, &frame);
+        assert!(received.room(&mut pool, MAX).len() >= frame.len());
+        received.settle(&mut pool);
+        receive(&mut received, &mut pool, &framed(100));
+        assert_eq!(received.room(&mut pool, MAX).len(), WAKE_BYTES);
+    }
+}

@@ -195,3 +195,27 @@ fn open(address: SocketAddr, config: &NetConfig) -> io::Result<TcpListener> {
     socket.listen(i32::try_from(config.backlog).unwrap_or(i32::MAX))?;
     Ok(socket.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use socket2::SockRef;
+
+    use super::*;
+
+    #[test]
+    fn accepted_connections_inherit_the_options_of_their_listener() {
+        let buffers =
+            NetConfig { send_buffer_bytes: Some(100_000), receive_buffer_bytes: Some(50_000), ..NetConfig::default() };
+        let listener = open(SocketAddr::from(([127, 0, 0, 1], 0)), &buffers).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let options = SockRef::from(&accepted);
+        assert!(options.tcp_nodelay().unwrap() && options.keepalive().unwrap());
+        // The kernel doubles what is asked for.
+        assert_eq!(options.send_buffer_size().unwrap(), 200_000);
+        assert_eq!(options.recv_buffer_size().unwrap(), 100_000);
+    }
+}
