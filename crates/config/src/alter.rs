@@ -2,8 +2,7 @@
 //! outcome is allowed is asked of the resource's own module.
 
 use crate::Overrides;
-use crate::definition::{self, Catalog, ConfigType, Definition};
-use crate::dynamic;
+use crate::definition::{self, ConfigType, Definition};
 use crate::error::AlterError;
 
 /// What kind of resource is altered.
@@ -35,14 +34,14 @@ impl Resource {
         [Self::Topic, Self::Broker, Self::ClientMetrics, Self::Group].into_iter().find(|r| r.code() == code)
     }
 
-    fn definition(self, name: &str) -> Option<&'static Definition> {
-        let catalog: &'static Catalog = match self {
-            Self::Broker => return dynamic::definition_of(name),
-            Self::Topic => definition::topic(),
-            Self::Group => definition::group(),
-            Self::ClientMetrics => definition::client_metrics(),
+    /// The list that APPEND and SUBTRACT may edit. Kafka's controller knows types of topics and brokers only.
+    fn list(self, name: &str) -> Option<&'static Definition> {
+        let definition = match self {
+            Self::Broker => definition::broker().get(name),
+            Self::Topic => definition::topic().get(name),
+            Self::Group | Self::ClientMetrics => None,
         };
-        catalog.get(name)
+        definition.filter(|d| d.kind == ConfigType::List)
     }
 }
 
@@ -146,7 +145,11 @@ pub fn apply(existing: &Overrides, changes: &[Change]) -> Overrides {
     result
 }
 
-fn check_shape(edits: &[Edit<'_>]) -> Result<(), AlterError> {
+/// Refuses a repeated key and an edit without value, as Kafka does for every resource before anything else.
+///
+/// # Errors
+/// INVALID_REQUEST with Kafka's message.
+pub fn check_shape(edits: &[Edit<'_>]) -> Result<(), AlterError> {
     let repeated = |i: usize| edits[..i].iter().any(|e| e.name == edits[i].name);
     if (0..edits.len()).any(repeated) {
         return Err(AlterError::InvalidRequest("Error due to duplicate config keys".to_owned()));
@@ -160,8 +163,7 @@ fn check_shape(edits: &[Edit<'_>]) -> Result<(), AlterError> {
 }
 
 fn edit_list(kind: Resource, edit: &Edit<'_>, current: Option<&String>) -> Result<String, AlterError> {
-    let definition = kind.definition(edit.name).filter(|d| d.kind == ConfigType::List);
-    let Some(definition) = definition else {
+    let Some(definition) = kind.list(edit.name) else {
         let operation = edit.operation.name();
         let message = format!("Can't {operation} to key {} because its type is not LIST.", edit.name);
         return Err(AlterError::InvalidConfig(message));

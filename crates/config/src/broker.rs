@@ -102,17 +102,23 @@ impl BrokerConfig {
                 }
             });
         }
-        let effective = dynamic::overlay(&dynamic::overlay(&self.statics, &dynamic.default), &dynamic.broker);
-        let (values, mut errors) = parse_values(&effective);
-        ignored.append(&mut errors);
-        let layers = Layers { statics: self.statics.clone(), dynamic, effective };
-        match Self::assemble(layers, values, self.own_start) {
+        match self.try_with_dynamic(dynamic) {
             Ok(config) => (config, ignored),
             Err(error) => {
                 ignored.push(error);
                 (self.clone(), ignored)
             }
         }
+    }
+
+    /// The configuration with other dynamic values, all of which are valid.
+    pub(crate) fn try_with_dynamic(&self, dynamic: DynamicConfig) -> Result<Self, ConfigError> {
+        let effective = dynamic::overlay(&dynamic::overlay(&self.statics, &dynamic.default), &dynamic.broker);
+        let (values, errors) = parse_values(&effective);
+        if let Some(error) = errors.into_iter().next() {
+            return Err(error);
+        }
+        Self::assemble(Layers { statics: self.statics.clone(), dynamic, effective }, values, self.own_start)
     }
 
     fn assemble(layers: Layers, values: BTreeMap<&'static str, Value>, own_start: bool) -> Result<Self, ConfigError> {

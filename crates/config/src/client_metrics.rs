@@ -16,7 +16,7 @@ const MATCH_KEYS: [&str; 6] = [
 
 /// Checks what a subscription's overrides would be after an alteration.
 ///
-/// The pattern's regular expression itself is not compiled here.
+/// Of a pattern's regular expression only brackets and repetitions are looked at.
 ///
 /// # Errors
 /// INVALID_REQUEST for the name, an unknown key or the interval, INVALID_CONFIG for a bad pattern or value.
@@ -48,10 +48,33 @@ fn check_interval(interval: i64) -> Result<(), AlterError> {
 }
 
 fn check_pattern(pattern: &str) -> Result<(), AlterError> {
-    let parts: Vec<&str> = pattern.split('=').collect();
-    let known = parts.len() == 2 && MATCH_KEYS.contains(&parts[0].trim());
-    if known {
+    let parts: Vec<&str> = pattern.split('=').map(str::trim).collect();
+    let valid = matches!(parts[..], [key, regex] if MATCH_KEYS.contains(&key) && !regex.is_empty() && is_closed(regex));
+    if valid {
         return Ok(());
     }
     Err(AlterError::InvalidConfig(format!("Illegal client matching pattern: {pattern}")))
+}
+
+/// Whether the groups and classes of a regular expression are closed and no repetition stands at its start.
+fn is_closed(regex: &str) -> bool {
+    let (mut groups, mut classes) = (0_usize, 0_usize);
+    let mut chars = regex.chars();
+    if regex.starts_with(['*', '+', '?']) {
+        return false;
+    }
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if chars.next().is_none() => return false,
+            '[' => classes += 1,
+            ']' => classes = classes.saturating_sub(1),
+            '(' if classes == 0 => groups += 1,
+            ')' if classes == 0 => match groups.checked_sub(1) {
+                Some(open) => groups = open,
+                None => return false,
+            },
+            _ => {}
+        }
+    }
+    groups == 0 && classes == 0
 }

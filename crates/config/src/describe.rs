@@ -3,12 +3,11 @@
 
 use crate::Overrides;
 use crate::broker::BrokerConfig;
-use crate::definition::{self, Definition};
+use crate::definition::{self, Definition, UpdateMode};
 use crate::documentation;
 use crate::dynamic;
 use crate::group;
 use crate::topic::TopicConfig;
-use crate::value::Value;
 
 /// Where a value comes from. [`Source::code`] is the code on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +122,7 @@ pub fn topic(broker: &BrokerConfig, overrides: &Overrides, options: Options<'_>)
 pub fn broker(broker: &BrokerConfig, options: Options<'_>) -> Vec<Entry> {
     let known = definition::broker().iter().filter(|d| {
         let set = broker.effective().contains_key(d.name) || broker.statics().contains_key(d.name);
-        set || !(d.internal || d.update_mode == definition::UpdateMode::DynamicOnly)
+        set || !(d.internal || d.update_mode == UpdateMode::DynamicOnly)
     });
     let known = known.map(|d| (d.name, broker.text(d.name)));
     let others = broker.effective().iter().filter(|(name, _)| definition::broker().get(name).is_none());
@@ -169,10 +168,9 @@ pub fn client_metrics(overrides: &Overrides, options: Options<'_>) -> Vec<Entry>
     wanted
         .map(|definition| {
             let overridden = overrides.get(definition.name).and_then(|text| definition.parse(text).ok());
-            let source = if overridden.is_some() { Source::ClientMetrics } else { Source::Default };
+            let own = overridden.as_ref().map(|v| own_synonym(definition, v.text(), Source::ClientMetrics));
             let value = overridden.unwrap_or_else(|| definition.default.clone()).text();
-            let described = entry(definition, value, false, Vec::new(), options);
-            Entry { source, ..described }
+            entry(definition, value, false, own.into_iter().collect(), options)
         })
         .collect()
 }
@@ -263,8 +261,9 @@ fn broker_synonyms(broker: &BrokerConfig, name: &str) -> Vec<Synonym> {
         }
     }
     for name in &names {
-        let default = definition::broker().get(name).map(|d| &d.default).filter(|d| **d != Value::Null);
-        if let Some(value) = default.and_then(Value::text) {
+        // The dynamic-only keys are unknown to the file's definitions, so they have no default there.
+        let default = definition::broker().get(name).filter(|d| d.update_mode != UpdateMode::DynamicOnly);
+        if let Some(value) = default.and_then(Definition::default_text) {
             synonyms.push(Synonym { name: (*name).to_owned(), value: shown(value), source: Source::Default });
         }
     }

@@ -1,5 +1,9 @@
 //! Dynamic broker configuration: which keys may change while the node runs, per broker or for all, with or
-//! without a listener's prefix, and which values they may take.
+//! without a listener's prefix, and what they are looked up together with. Checking a change is in `change`.
+
+mod change;
+
+pub use change::{check_alter, check_replacement};
 
 use crate::Overrides;
 use crate::definition::{self, Definition, UpdateMode};

@@ -41,6 +41,7 @@ pub fn validate(broker: &BrokerConfig, overrides: &Overrides) -> Result<(), Alte
         if let Some(definition) = catalog.get(name) {
             let value = definition.parse(text)?;
             check_bounds(broker, definition, &value)?;
+            check_names(broker, name, &value)?;
         }
     }
     Ok(())
@@ -60,4 +61,24 @@ fn check_bounds(broker: &BrokerConfig, definition: &Definition, value: &Value) -
         _ => return Ok(()),
     };
     Err(AlterError::InvalidConfig(message))
+}
+
+fn check_names(broker: &BrokerConfig, name: &str, value: &Value) -> Result<(), AlterError> {
+    let Value::String(text) = value else { return Ok(()) };
+    match name {
+        "errors.deadletterqueue.topic.name" if text.starts_with("__") => {
+            Err(AlterError::InvalidConfig(format!("{name}: DLQ topic name must not start with '__'")))
+        }
+        "streams.assignor.name" => {
+            let known = broker.list("group.streams.assignors");
+            if known.contains(text) {
+                return Ok(());
+            }
+            Err(AlterError::InvalidConfig(format!(
+                "{name} '{text}' is not a registered task assignor. Registered assignors are: [{}].",
+                known.join(", ")
+            )))
+        }
+        _ => Ok(()),
+    }
 }

@@ -200,9 +200,11 @@ pub fn validate(broker: &BrokerConfig, overrides: &Overrides, existing: &Overrid
     if let Some(unknown) = overrides.keys().find(|name| catalog.get(name).is_none()) {
         return Err(AlterError::InvalidConfig(format!("Unknown topic config name: {unknown}")));
     }
-    for (name, text) in overrides {
-        if let Some(definition) = catalog.get(name) {
-            definition.parse(text)?;
+    for definition in catalog.iter() {
+        match overrides.get(definition.name) {
+            Some(text) => drop(definition.parse(text)?),
+            // A broker may have a value that its own definition allows and the topic's does not.
+            None => definition.validator.check(definition.name, &default_value(broker, definition))?,
         }
     }
     let config = TopicConfig::new(broker, overrides);
