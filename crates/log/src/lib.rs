@@ -26,3 +26,4 @@ pub use log::{Appended, Flush, Log, OpenParams, Recovery, Slice, TimestampOffset
 pub use names::{DirKind, PartitionDirName};
 pub use partition_metadata::{read_topic_id, write_topic_id};
 pub use properties::MetaProperties;
+pub use text::{read_file, replace_file};

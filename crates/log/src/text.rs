@@ -13,7 +13,10 @@ const LIMIT: u64 = 256 << 20;
 ///
 /// Order: write (the new content goes to `<name>.tmp`), sync (of that file), rename (over the old one), sync of the directory. A crash
 /// leaves the old content or the new, and perhaps the temporary file, which the next call overwrites.
-pub(crate) fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<()> {
+///
+/// # Errors
+/// [`LogError::Io`].
+pub fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<()> {
     let tmp = with_suffix(path, ".tmp");
     let file = disk.open(&tmp, OpenMode::Create).context("opening", &tmp)?;
     file.truncate(0).context("truncating", &tmp)?;
@@ -25,7 +28,10 @@ pub(crate) fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> Resu
 }
 
 /// A small file's content; `None` if there is no such file.
-pub(crate) fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
+///
+/// # Errors
+/// [`LogError::Io`], also for a file that is too large to be a small one.
+pub fn read_file(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>> {
     match disk.open(path, OpenMode::Read).and_then(|file| file.read_all(LIMIT)) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),

@@ -28,6 +28,21 @@ impl<'a> VersionedRecord<'a> {
     pub fn new(record: MetadataRecord<'a>, version: i16) -> Self {
         Self { record, version }
     }
+
+    /// A record in the version that a cluster of this metadata version writes it in. A broker's registration change is
+    /// written in the lowest version that can say what it says.
+    pub fn at(record: MetadataRecord<'a>, version: MetadataVersion) -> Self {
+        let version = match &record {
+            MetadataRecord::RegisterBroker(_) => version.register_broker_record_version(),
+            MetadataRecord::Partition(_) => version.partition_record_version(),
+            MetadataRecord::PartitionChange(_) => version.partition_change_record_version(),
+            MetadataRecord::BrokerRegistrationChange(r) if r.cordoned_log_dirs.is_some() => 3,
+            MetadataRecord::BrokerRegistrationChange(r) if !r.log_dirs.is_empty() => 2,
+            MetadataRecord::BrokerRegistrationChange(r) if r.in_controlled_shutdown != 0 => 1,
+            _ => 0,
+        };
+        Self { record, version }
+    }
 }
 
 impl Image {

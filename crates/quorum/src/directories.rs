@@ -1,12 +1,16 @@
 //! The log directories at start: which cluster and node they belong to, and whether they may be used together.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use milena_io::{Disk, Rng};
+use milena_log::{LogDirectory, LogError, MetaProperties};
 use milena_protocol::Uuid;
 
-use crate::meta_properties::{FILE_NAME, MetaProperties, MetaPropertiesError, is_reserved, random_uuid};
+use crate::ids::{is_reserved, random_uuid};
+
+/// Name of the file that makes a directory formatted.
+pub(crate) const FILE_NAME: &str = "meta.properties";
 
 /// Formatted log directories of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,21 +33,16 @@ pub enum DirectoryError {
         /// The directory.
         dir: PathBuf,
     },
-    /// A file cannot be understood.
-    #[error("{}: {source}", dir.join(FILE_NAME).display())]
-    Unusable {
+    /// A file cannot be read, written, or understood.
+    #[error(transparent)]
+    Unusable(#[from] LogError),
+    /// A directory's id is none.
+    #[error("Invalid directory.id {text} found in {}", dir.display())]
+    DirectoryId {
         /// The directory.
         dir: PathBuf,
-        /// What is wrong.
-        source: MetaPropertiesError,
-    },
-    /// A file or directory cannot be read or written.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The disk's answer.
-        source: io::Error,
+        /// What stands there.
+        text: String,
     },
     /// Directories of different clusters.
     #[error("Invalid cluster.id in: {}. Expected {expected}, but read {found}", dir.join(FILE_NAME).display())]
@@ -102,7 +101,7 @@ impl Directories {
     /// # Errors
     /// [`DirectoryError`]; then nothing was changed, except that ids may have been given.
     pub fn load(
-        disk: &dyn Disk,
+        disk: &Arc<dyn Disk>,
         dirs: &[PathBuf],
         node_id: i32,
         rng: &mut dyn Rng,
@@ -119,17 +118,15 @@ impl Directories {
         let mut ids: Vec<(PathBuf, Uuid)> = Vec::new();
         let mut unnamed = Vec::new();
         for (dir, properties) in found.formatted {
-            let Some(id) = properties.directory_id else {
-                unnamed.push((dir, properties));
-                continue;
-            };
-            ids.push((dir, id));
+            match directory_id(&dir, &properties)? {
+                Some(id) => ids.push((dir, id)),
+                None => unnamed.push((dir, properties)),
+            }
         }
         for (dir, properties) in unnamed {
             let id = random_uuid(rng);
-            let properties = MetaProperties { directory_id: Some(id), ..properties };
-            let write = properties.write(disk, &dir, now_ms);
-            write.map_err(|source| DirectoryError::Io { path: dir.join(FILE_NAME), source })?;
+            let properties = MetaProperties { directory_id: Some(id.to_string()), ..properties };
+            LogDirectory::unlocked(disk.clone(), &dir).write_meta_properties(&properties, now_ms)?;
             ids.push((dir, id));
         }
         ids.sort_by_key(|(dir, _)| dirs.iter().position(|d| d == dir));
@@ -150,17 +147,15 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    pub(crate) fn read(disk: &dyn Disk, dirs: &[PathBuf]) -> Result<Self, DirectoryError> {
+    pub(crate) fn read(disk: &Arc<dyn Disk>, dirs: &[PathBuf]) -> Result<Self, DirectoryError> {
         let mut found = Self { formatted: Vec::new(), empty: Vec::new() };
         for (index, dir) in dirs.iter().enumerate() {
             if dirs[..index].contains(dir) {
                 return Err(DirectoryError::NamedTwice { dir: dir.clone() });
             }
-            let io = |source| DirectoryError::Io { path: dir.join(FILE_NAME), source };
-            match MetaProperties::read(disk, dir).map_err(io)? {
+            match LogDirectory::unlocked(disk.clone(), dir).meta_properties()? {
                 None => found.empty.push(dir.clone()),
-                Some(Ok(properties)) => found.formatted.push((dir.clone(), properties)),
-                Some(Err(source)) => return Err(DirectoryError::Unusable { dir: dir.clone(), source }),
+                Some(properties) => found.formatted.push((dir.clone(), properties)),
             }
         }
         Ok(found)
@@ -180,14 +175,22 @@ impl Found {
             if let Some(stored) = properties.node_id.filter(|stored| *stored != node_id) {
                 return Err(DirectoryError::NodeId { dir: dir.clone(), stored, configured: node_id });
             }
-            let Some(id) = properties.directory_id else { continue };
+            let Some(id) = directory_id(dir, properties)? else { continue };
             if is_reserved(id) {
                 return Err(DirectoryError::ReservedId { dir: dir.clone(), id });
             }
-            if let Some((first, _)) = self.formatted[..index].iter().find(|(_, p)| p.directory_id == Some(id)) {
+            let text = Some(id.to_string());
+            if let Some((first, _)) = self.formatted[..index].iter().find(|(_, p)| p.directory_id == text) {
                 return Err(DirectoryError::DuplicateId { id, first: first.clone(), second: dir.clone() });
             }
         }
         Ok(expected)
     }
+}
+
+/// The id a directory's file gives it.
+fn directory_id(dir: &Path, properties: &MetaProperties) -> Result<Option<Uuid>, DirectoryError> {
+    let Some(text) = &properties.directory_id else { return Ok(None) };
+    let bad = |_| DirectoryError::DirectoryId { dir: dir.to_owned(), text: text.clone() };
+    text.parse().map(Some).map_err(bad)
 }

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use milena_io::{Disk, Rng};
+use milena_log::{LogDirectory, MetaProperties};
 use milena_metadata::{FeatureError, MetadataVersion, VersionedRecord, bootstrap_features};
 use milena_protocol::messages::{FeatureLevelRecord, UserScramCredentialRecord};
 use milena_protocol::{MetadataRecord, Uuid};
@@ -14,7 +16,7 @@ use crate::batches::encode_value;
 use crate::directories::{DirectoryError, Found};
 use crate::error::QuorumError;
 use crate::files;
-use crate::meta_properties::{FILE_NAME, MetaProperties, random_uuid};
+use crate::ids::random_uuid;
 use crate::metadata_log::METADATA_DIR;
 use crate::quorum_mode::{InitialController, QuorumMode, QuorumModeError};
 use crate::snapshot::{self, QuorumRecords, SnapshotId};
@@ -93,7 +95,7 @@ pub struct Formatted {
 /// # Errors
 /// [`FormatError`]; before [`FormatError::Write`] nothing was changed.
 pub fn format(
-    disk: &dyn Disk,
+    disk: &Arc<dyn Disk>,
     options: &FormatOptions,
     rng: &mut dyn Rng,
     now_ms: i64,
@@ -183,25 +185,25 @@ impl Bootstrap<'_> {
         }
     }
 
-    fn format_dir(&self, disk: &dyn Disk, dir: &Path, rng: &mut dyn Rng) -> Result<(), QuorumError> {
+    fn format_dir(&self, disk: &Arc<dyn Disk>, dir: &Path, rng: &mut dyn Rng) -> Result<(), QuorumError> {
         let io = |operation, path: PathBuf| move |source| QuorumError::Io { operation, path, source };
-        files::create_dir(disk, dir).map_err(io("cannot create", dir.to_owned()))?;
+        files::create_dir(&**disk, dir).map_err(io("cannot create", dir.to_owned()))?;
         let directory_id = self.directory_id(dir, rng);
         if self.is_metadata_dir(dir) && self.options.is_controller {
             let log_dir = dir.join(METADATA_DIR);
-            files::create_dir(disk, &log_dir).map_err(io("cannot create", log_dir.clone()))?;
+            files::create_dir(&**disk, &log_dir).map_err(io("cannot create", log_dir.clone()))?;
             let quorum = self.quorum_records(directory_id);
             let values = self.records().map(|r| encode_value(&r));
-            snapshot::write(disk, &log_dir, SnapshotId::BOOTSTRAP, &quorum, values, self.now_ms)?;
+            snapshot::write(&**disk, &log_dir, SnapshotId::BOOTSTRAP, &quorum, values, self.now_ms)?;
         }
         let properties = MetaProperties {
             version: 1,
             cluster_id: Some(self.options.cluster_id.clone()),
             node_id: Some(self.options.node_id),
-            directory_id: Some(directory_id),
+            directory_id: Some(directory_id.to_string()),
         };
-        let written = properties.write(disk, dir, self.now_ms);
-        written.map_err(io("cannot write", dir.join(FILE_NAME)))
+        LogDirectory::unlocked(disk.clone(), dir).write_meta_properties(&properties, self.now_ms)?;
+        Ok(())
     }
 
     /// The id a voter list gives the metadata directory, or a random one.

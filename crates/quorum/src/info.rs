@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use milena_io::Disk;
+use milena_log::{LogDirectory, MetaProperties};
 
-use crate::meta_properties::{FILE_NAME, MetaProperties};
+use crate::directories::FILE_NAME;
 
 /// What was found. Its text is what Kafka prints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub struct Info {
 }
 
 /// Looks into the log directories. Changes nothing.
-pub fn info(disk: &dyn Disk, dirs: &[PathBuf]) -> Info {
+pub fn info(disk: &Arc<dyn Disk>, dirs: &[PathBuf]) -> Info {
     let mut sorted = dirs.to_vec();
     sorted.sort();
     let mut info = Info::default();
@@ -31,10 +33,9 @@ pub fn info(disk: &dyn Disk, dirs: &[PathBuf]) -> Info {
             Ok(Some(metadata)) if !metadata.is_dir => info.problems.push(format!("{shown} is not a directory")),
             Err(error) => info.problems.push(format!("{shown} cannot be read: {error}")),
             Ok(Some(_)) => {
-                match MetaProperties::read(disk, &dir) {
+                match LogDirectory::unlocked(disk.clone(), &dir).meta_properties() {
                     Ok(None) => info.problems.push(format!("{shown} is not formatted.")),
-                    Ok(Some(Ok(properties))) => info.add(properties),
-                    Ok(Some(Err(error))) => info.problems.push(format!("Error loading {shown}/{FILE_NAME}: {error}")),
+                    Ok(Some(properties)) => info.add(properties),
                     Err(error) => info.problems.push(format!("Error loading {shown}/{FILE_NAME}: {error}")),
                 }
                 info.dirs.push(dir);
@@ -78,7 +79,7 @@ impl fmt::Display for Info {
             entries.extend(metadata.cluster_id.clone().map(|id| ("cluster.id", id)));
             let id_name = if metadata.version == 0 { "broker.id" } else { "node.id" };
             entries.extend(metadata.node_id.map(|id| (id_name, id.to_string())));
-            entries.extend(metadata.directory_id.map(|id| ("directory.id", id.to_string())));
+            entries.extend(metadata.directory_id.clone().map(|id| ("directory.id", id)));
             let entries: Vec<String> = entries.iter().map(|(name, value)| format!("{name}={value}")).collect();
             writeln!(f, "Found metadata: {{{}}}\n", entries.join(", "))?;
         }

@@ -5,12 +5,14 @@
 
 mod batches;
 mod directories;
+mod election;
 mod error;
 mod files;
 mod format;
+mod ids;
 mod info;
+mod lifecycle;
 mod load;
-mod meta_properties;
 mod metadata_log;
 mod quorum_mode;
 mod snapshot;
@@ -18,8 +20,9 @@ mod snapshot;
 pub use directories::{Directories, DirectoryError};
 pub use error::QuorumError;
 pub use format::{FormatError, FormatOptions, Formatted, format};
+pub use ids::random_uuid;
 pub use info::{Info, info};
-pub use meta_properties::{MetaProperties, MetaPropertiesError, random_uuid};
+pub use lifecycle::{BrokerRegistration, ControllerRegistration, TopicDefaults};
 pub use metadata_log::{Appended, MetadataLog, MetadataLogOptions};
 pub use quorum_mode::{InitialController, QuorumArguments, QuorumMode, QuorumModeError};
 pub use snapshot::SnapshotId;

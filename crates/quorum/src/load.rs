@@ -2,15 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use milena_io::Disk;
-use milena_log::Log;
+use milena_io::{Disk, FileExt};
+use milena_log::{Log, read_file};
 use milena_metadata::{Image, Loader, Provenance, VersionedRecord};
 use milena_raft::VoterSet;
-use milena_records::Batch;
+use milena_records::{Batch, batches};
 
 use crate::batches::{Contents, ControlRecord, decode, encode_value};
-use crate::error::QuorumError;
-use crate::files;
+use crate::error::{IoContext, QuorumError};
 use crate::snapshot::{self, SnapshotId, Unreadable};
 
 /// Name of the snapshot that older releases formatted every log directory with.
@@ -122,8 +121,7 @@ impl State {
             (metadata_dir.join(LEGACY_BOOTSTRAP), true),
         ];
         for (path, _) in candidates.into_iter().filter(|(_, expected)| *expected) {
-            let io = |source| QuorumError::Io { operation: "cannot read", path: path.clone(), source };
-            let Some(bytes) = files::read_bytes(disk, &path).map_err(io)? else { continue };
+            let Some(bytes) = read_file(disk, &path)? else { continue };
             let mut records = Vec::new();
             let quorum = snapshot::parse(&bytes, |record| {
                 let record = VersionedRecord::new(record.clone(), record.max_version());
@@ -149,12 +147,16 @@ impl State {
         let end = log.log_end_offset();
         let mut buf = Vec::new();
         while offset < end {
-            let slice = log.read(offset, READ_BYTES, end, true)?;
             let before = offset;
-            for batch in log.read_batches(&slice, &mut buf)? {
-                if batch.last_offset() >= offset {
-                    self.apply(log.dir(), &batch)?;
-                    offset = batch.next_offset();
+            if let Some(slice) = log.read(offset, READ_BYTES, end, true)? {
+                buf.resize(slice.len, 0);
+                slice.file.read_exact_at(&mut buf, slice.position).context("cannot read", log.dir())?;
+                // The last batch may be cut; it is read again from its own offset.
+                for batch in batches(&buf).map_while(Result::ok) {
+                    if batch.last_offset() >= offset {
+                        self.apply(log.dir(), &batch)?;
+                        offset = batch.next_offset();
+                    }
                 }
             }
             if offset == before {

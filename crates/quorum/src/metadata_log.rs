@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use milena_io::Disk;
-use milena_log::{Log, LogConfig, LogError, OpenParams};
+use milena_log::{Log, LogConfig, LogError, OpenParams, read_file, read_topic_id, replace_file, write_topic_id};
 use milena_metadata::{ConfigResourceType, Image, Loaded, Loader, MetadataVersion, Provenance, VersionedRecord};
 use milena_protocol::messages::{
     AbortTransactionRecord, BeginTransactionRecord, ConfigRecord, EndTransactionRecord, FeatureLevelRecord,
@@ -23,9 +23,8 @@ use crate::snapshot::{self, QuorumRecords, SnapshotId};
 /// Name of the metadata log's directory.
 pub(crate) const METADATA_DIR: &str = "__cluster_metadata-0";
 const QUORUM_STATE: &str = "quorum-state";
-const PARTITION_METADATA: &str = "partition.metadata";
-/// The metadata topic's id is 1.
-const PARTITION_METADATA_TEXT: &str = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ";
+/// The metadata topic's id, which is 1.
+const METADATA_TOPIC_ID: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
 
 /// What the metadata log is opened with. The names in the field comments are Kafka's configurations.
 #[derive(Clone, Debug)]
@@ -186,8 +185,8 @@ impl MetadataLog {
     /// Runs the election; afterwards this node leads and a record of its epoch is committed.
     fn elect(&mut self, log_epoch: i32, voters_unlogged: bool, now_ms: i64) -> Result<(), QuorumError> {
         let path = self.dir.join(QUORUM_STATE);
-        let stored = files::read_text(&*self.disk, &path).context("cannot read", &path)?;
-        let stored = stored.map(|text| ElectionState::from_json(&text)).transpose();
+        let stored = read_file(&*self.disk, &path)?;
+        let stored = stored.map(|text| ElectionState::from_json(&String::from_utf8_lossy(&text))).transpose();
         let stored = stored.map_err(|source| QuorumError::QuorumState { path: path.clone(), source })?;
         let mut effects: Vec<Effect> = self.quorum.on(Event::Start { stored, log_epoch });
         while !effects.is_empty() {
@@ -213,7 +212,7 @@ impl MetadataLog {
             Effect::Persist(election) => {
                 let path = self.dir.join(QUORUM_STATE);
                 let text = election.to_json(self.kraft_version, self.quorum.voters());
-                files::replace(&*self.disk, &path, text.as_bytes()).context("cannot write", &path)?;
+                replace_file(&*self.disk, &path, text.as_bytes())?;
                 Ok(self.quorum.on(Event::Persisted { log_end_offset: self.log.log_end_offset() }))
             }
             Effect::Lead { epoch, voters, granting_voters } => {
@@ -416,9 +415,8 @@ fn default_bootstrap() -> Vec<VersionedRecord<'static>> {
 }
 
 fn write_partition_metadata(disk: &dyn Disk, dir: &Path) -> Result<(), QuorumError> {
-    let path = dir.join(PARTITION_METADATA);
-    if disk.metadata(&path).context("cannot read", &path)?.is_some() {
-        return Ok(());
+    if read_topic_id(disk, dir)?.is_none() {
+        write_topic_id(disk, dir, METADATA_TOPIC_ID)?;
     }
-    files::replace(disk, &path, PARTITION_METADATA_TEXT.as_bytes()).context("cannot write", &path)
+    Ok(())
 }
