@@ -11,13 +11,19 @@
 //! | `view`, `error` | what decisions read, and why a part of a request is refused |
 
 mod alter_configs;
+mod assignment;
 mod auto_create;
+mod config_records;
 mod create_partitions;
 mod create_topics;
 mod delete_topics;
 mod error;
+mod limits;
 mod name;
+mod placement;
 mod producer_ids;
+#[cfg(test)]
+mod testing;
 mod view;
 
 pub use alter_configs::{alter_configs, incremental_alter_configs};
