@@ -1,6 +1,8 @@
 //! AlterConfigs and IncrementalAlterConfigs as pure functions: overrides and edits in, changes out. Whether the
 //! outcome is allowed is asked of the resource's own module.
 
+use std::collections::HashSet;
+
 use crate::Overrides;
 use crate::definition::{self, ConfigType, Definition};
 use crate::error::AlterError;
@@ -195,8 +197,8 @@ pub fn apply(existing: &Overrides, changes: &[Change]) -> Overrides {
 /// # Errors
 /// INVALID_REQUEST with Kafka's message.
 pub fn check_shape(edits: &[Edit<'_>]) -> Result<(), AlterError> {
-    let repeated = |i: usize| edits[..i].iter().any(|e| e.name == edits[i].name);
-    if (0..edits.len()).any(repeated) {
+    let mut seen = HashSet::new();
+    if !edits.iter().all(|edit| seen.insert(edit.name)) {
         return Err(AlterError::InvalidRequest("Error due to duplicate config keys".to_owned()));
     }
     let null = |e: &&Edit<'_>| e.operation != Operation::Delete && e.value.is_none();
