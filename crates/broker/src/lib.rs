@@ -1,1 +1,25 @@
 //! The broker: API registry, handlers, partitions, wiring.
+
+pub mod authorized_operations;
+pub mod auto_topics;
+pub mod broker;
+pub mod cluster_view;
+pub mod controller;
+pub mod dispatch;
+pub mod fetch_sessions;
+pub mod handlers;
+pub mod maintenance;
+pub mod partition;
+pub mod ports;
+pub mod producer_ids;
+pub mod publisher;
+pub mod purgatory;
+pub mod registry;
+pub mod replicas;
+pub mod request;
+pub mod session;
+pub mod settings;
+pub mod storage;
+
+#[cfg(test)]
+mod test_image;

@@ -1,0 +1,126 @@
+//! A node from start to stop: the order in which its parts come and go.
+//!
+//! Start: bind the listeners, so that a port in use changes nothing; check the directories; lock them; load the
+//! metadata; register; open the partitions; become leader; serve. Stop is the same backwards.
+
+mod directories;
+mod registration;
+mod start;
+
+pub use registration::controller_listener;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use milena_io::Clock;
+use milena_log::LogError;
+use milena_net::{NetError, Server};
+use milena_quorum::{DirectoryError, FormatError, QuorumError};
+
+use crate::controller::Controller;
+use crate::maintenance::Maintenance;
+use crate::replicas::Replicas;
+use crate::storage::{Found, Storage};
+
+/// How long a stop waits for requests in flight.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+
+/// A running node.
+pub struct Broker {
+    server: Server,
+    controller: Controller,
+    maintenance: Maintenance,
+    replicas: Arc<Replicas>,
+    storage: Arc<Storage>,
+    clock: Arc<dyn Clock>,
+    node_id: i32,
+    epoch: i64,
+    defaults: milena_quorum::TopicDefaults,
+    report: Report,
+}
+
+/// What the start did.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Lines about what was formatted.
+    pub formatted: Vec<String>,
+    /// The partitions that were found.
+    pub found: Found,
+    /// Whether the last stop was in order.
+    pub clean: bool,
+}
+
+/// Why a node does not start, or does not stop in order.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// It would have to be something else than a combined node.
+    #[error("process.roles must be broker,controller: a node here is both")]
+    Roles,
+    /// A listener wants a security protocol other than plaintext.
+    #[error("listener {listener} is not PLAINTEXT, which is all that is served")]
+    Protocol {
+        /// The listener's name.
+        listener: String,
+    },
+    /// A directory that was never formatted holds something.
+    #[error(
+        "{} is not empty and was never formatted; if it is the right one, run `milena storage format`", dir.display()
+    )]
+    Foreign {
+        /// The directory.
+        dir: std::path::PathBuf,
+    },
+    /// A listener can't be opened.
+    #[error(transparent)]
+    Net(#[from] NetError),
+    /// The log directories can't be used.
+    #[error(transparent)]
+    Directories(#[from] DirectoryError),
+    /// The log directories can't be formatted.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The metadata log can't be used.
+    #[error(transparent)]
+    Quorum(#[from] QuorumError),
+    /// A partition or a log directory's own files can't be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A thread can't be started.
+    #[error("no thread can be started: {0}")]
+    Thread(std::io::Error),
+    /// The controller's thread has panicked.
+    #[error("the controller has failed; the next start recovers")]
+    ControllerFailed,
+}
+
+impl Broker {
+    /// Names and addresses that clients connect to.
+    pub fn addresses(&self) -> impl Iterator<Item = (&str, SocketAddr)> {
+        self.server.local_addrs().iter().map(|(name, address)| (&**name, *address))
+    }
+
+    /// `node.id`.
+    pub fn node_id(&self) -> i32 {
+        self.node_id
+    }
+
+    /// What the start did.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Stops serving, then leaves the directories as Kafka's clean stop does.
+    ///
+    /// # Errors
+    /// When something can't be written; the next start then recovers.
+    pub fn stop(self) -> Result<(), BrokerError> {
+        self.server.stop(STOP_PATIENCE);
+        self.maintenance.stop();
+        let mut log = self.controller.join().ok_or(BrokerError::ControllerFailed)?;
+        log.shut_down_broker(self.node_id, self.defaults, self.clock.now_ms())?;
+        log.close()?;
+        let storage = Arc::into_inner(self.storage).ok_or(BrokerError::ControllerFailed)?;
+        Ok(storage.close(&self.replicas.topics(), self.epoch)?)
+    }
+}

@@ -1,0 +1,152 @@
+//! The start of a node, stage by stage.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use milena_config::BrokerConfig;
+use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng};
+use milena_metadata::Image;
+use milena_net::{BoundServer, Server};
+use milena_quorum::{ControllerRegistration, MetadataLog, TopicDefaults, random_uuid};
+
+use super::directories::{self, Directories};
+use super::{Broker, BrokerError, Report, registration};
+use crate::controller::Controller;
+use crate::dispatch::Dispatch;
+use crate::fetch_sessions::FetchSessions;
+use crate::maintenance::Maintenance;
+use crate::partition::TopicIdentity;
+use crate::ports::{Live, Node, Ports};
+use crate::producer_ids::ProducerIds;
+use crate::publisher::{Publisher, with_dynamic};
+use crate::replicas::Replicas;
+use crate::settings::{PartitionSettings, net_config};
+use crate::storage::{Found, Storage, Wanted};
+
+/// How long a fetch session must be unused before a new one may take its place; Kafka has no setting for it either.
+const SESSION_EVICTION: Duration = Duration::from_secs(120);
+
+impl Broker {
+    /// Starts a node. With `may_format`, missing and empty log directories are formatted as a quorum of one.
+    ///
+    /// # Errors
+    /// [`BrokerError`]. Nothing was changed when the configuration, a listener or the directories are at fault.
+    pub fn start(config: BrokerConfig, may_format: bool) -> Result<Self, BrokerError> {
+        registration::check_supported(&config)?;
+        let bound = Server::bind(net_config(&config))?;
+        let (disk, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (Arc::new(RealDisk::new()), Arc::new(RealClock::new()));
+        let (directories, formatted) = directories::prepare(&disk, &*clock, &config, may_format)?;
+        let storage = Arc::new(Storage::lock(Arc::clone(&disk), Arc::clone(&clock), &directories.ids)?);
+        let clean = storage.previous_broker_epoch() >= 0;
+        let quorum = Registered::open(disk, &*clock, &config, &bound, &directories, &storage)?;
+        let config = with_dynamic(&config, quorum.log.image(), config.node_id());
+        let (replicas, found) = open_partitions(&config, quorum.log.image(), &storage)?;
+        let report = Report { formatted, found, clean };
+        let parts = Parts { config, clock, cluster_id: directories.cluster_id, storage, replicas, report };
+        parts.run(bound, quorum)
+    }
+}
+
+/// The metadata log of a registered broker, which is still fenced.
+struct Registered {
+    log: MetadataLog,
+    epoch: i64,
+    defaults: TopicDefaults,
+}
+
+impl Registered {
+    fn open(
+        disk: Arc<dyn Disk>,
+        clock: &dyn Clock,
+        config: &BrokerConfig,
+        bound: &BoundServer,
+        directories: &Directories,
+        storage: &Storage,
+    ) -> Result<Self, BrokerError> {
+        let options = directories::metadata_options(config, directories);
+        let mut log = MetadataLog::open(disk, options, clock.now_ms())?;
+        let defaults = TopicDefaults {
+            min_insync_replicas: config.min_insync_replicas(),
+            unclean_leader_election: config.unclean_leader_election_enable(),
+        };
+        let incarnation_id = random_uuid(&mut RealRng);
+        let controller = ControllerRegistration {
+            id: config.node_id(),
+            incarnation_id,
+            listeners: registration::controller_endpoints(config),
+        };
+        log.register_controller(&controller, clock.now_ms())?;
+        let broker = registration::broker(config, incarnation_id, &bound.local_addrs(), storage);
+        let (epoch, _) = log.register_broker(&broker, defaults, clock.now_ms())?;
+        Ok(Self { log, epoch, defaults })
+    }
+}
+
+/// Opens the partitions that the metadata has on this node.
+fn open_partitions(
+    config: &BrokerConfig,
+    image: &Image,
+    storage: &Storage,
+) -> Result<(Arc<Replicas>, Found), BrokerError> {
+    let mut wanted = Vec::new();
+    for topic in image.topics().iter() {
+        let identity = Arc::new(TopicIdentity { name: topic.name.to_string(), id: topic.id });
+        let settings = PartitionSettings::of_topic(config, image, &topic.name);
+        for (index, partition) in (0..).zip(&topic.partitions) {
+            if partition.replicas.contains(&config.node_id()) {
+                let (topic, settings) = (Arc::clone(&identity), Arc::clone(&settings));
+                wanted.push(Wanted { topic, index, leader_epoch: partition.leader_epoch, settings });
+            }
+        }
+    }
+    let per_directory = usize::try_from(config.num_recovery_threads_per_data_dir()).unwrap_or(1);
+    let (partitions, found) = storage.open_all(wanted, per_directory * storage.directories().len())?;
+    let replicas = Replicas::default();
+    replicas.add(partitions);
+    Ok((Arc::new(replicas), found))
+}
+
+/// Everything that stands before the node serves.
+struct Parts {
+    config: BrokerConfig,
+    clock: Arc<dyn Clock>,
+    cluster_id: String,
+    storage: Arc<Storage>,
+    replicas: Arc<Replicas>,
+    report: Report,
+}
+
+impl Parts {
+    /// Becomes leader and serves.
+    fn run(self, bound: BoundServer, quorum: Registered) -> Result<Broker, BrokerError> {
+        let Self { config, clock, cluster_id, storage, replicas, report } = self;
+        let Registered { mut log, epoch, defaults } = quorum;
+        let (node_id, kraft_version) = (config.node_id(), log.kraft_version());
+        let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots()).unwrap_or(0);
+        let live =
+            Arc::new(Live { image: ArcSwap::new(Arc::clone(log.image())), config: ArcSwap::from_pointee(config) });
+        let publisher = Publisher {
+            node_id,
+            live: Arc::clone(&live),
+            replicas: Arc::clone(&replicas),
+            storage: Arc::clone(&storage),
+        };
+        publisher.follow(log.unfence_broker(node_id, defaults, clock.now_ms())?);
+        let maintenance = Maintenance::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live))
+            .map_err(BrokerError::Thread)?;
+        let (controller, handle) =
+            Controller::start(log, Arc::clone(&live), publisher, Arc::clone(&clock)).map_err(BrokerError::Thread)?;
+        let ports = Ports {
+            replicas: Arc::clone(&replicas),
+            live,
+            controller: handle,
+            fetch_sessions: FetchSessions::new(slots, SESSION_EVICTION),
+            clock: Arc::clone(&clock),
+            node: Node { id: node_id, cluster_id, kraft_version },
+            producer_ids: ProducerIds::default(),
+        };
+        let server = bound.start(Arc::new(Dispatch::new(Arc::new(ports))))?;
+        Ok(Broker { server, controller, maintenance, replicas, storage, clock, node_id, epoch, defaults, report })
+    }
+}

@@ -1,0 +1,147 @@
+//! The thread that owns the metadata log. A change of metadata is a function from the image to records and a response:
+//! the records are made durable, the image and the partitions follow them, and only then the response leaves.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use milena_controller::{Records, View};
+use milena_io::Clock;
+use milena_metadata::{MetadataVersion, VersionedRecord};
+use milena_protocol::MetadataRecord;
+use milena_quorum::MetadataLog;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::ports::Live;
+use crate::publisher::Publisher;
+
+/// Most changes that wait for their turn.
+const QUEUE: usize = 1000;
+
+/// Why a change was not made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ControllerError {
+    /// The metadata log failed or the broker is stopping.
+    #[error("the controller is not available")]
+    Unavailable,
+}
+
+type Change = Box<dyn FnOnce(View<'_>) -> (Records, Answer) + Send>;
+type Answer = Box<dyn FnOnce(bool) + Send>;
+
+/// Gives changes to the controller.
+#[derive(Clone)]
+pub struct ControllerHandle {
+    changes: mpsc::Sender<Change>,
+}
+
+impl ControllerHandle {
+    /// Makes a change: `decide` sees the newest state; what it returns beside the records comes back when the records
+    /// are durable and the image has them.
+    ///
+    /// # Errors
+    /// [`ControllerError::Unavailable`] when the records could not be made durable.
+    pub async fn change<R: Send + 'static>(
+        &self,
+        decide: impl FnOnce(View<'_>) -> (Records, R) + Send + 'static,
+    ) -> Result<R, ControllerError> {
+        let (send, receive) = oneshot::channel();
+        let change = with_answer(decide, send);
+        self.changes.send(change).await.map_err(|_| ControllerError::Unavailable)?;
+        receive.await.map_err(|_| ControllerError::Unavailable)
+    }
+
+    /// Makes a change that nobody waits for; `false` when the controller has too much to do.
+    pub fn try_change(&self, decide: impl FnOnce(View<'_>) -> Records + Send + 'static) -> bool {
+        let (send, _) = oneshot::channel();
+        self.changes.try_send(with_answer(move |view| (decide(view), ()), send)).is_ok()
+    }
+}
+
+fn with_answer<R: Send + 'static>(
+    decide: impl FnOnce(View<'_>) -> (Records, R) + Send + 'static,
+    send: oneshot::Sender<R>,
+) -> Change {
+    Box::new(move |view| {
+        let (records, response) = decide(view);
+        let answer = move |committed| {
+            if committed {
+                // The asker may have gone away with its connection.
+                let _ = send.send(response);
+            }
+        };
+        (records, Box::new(answer) as Answer)
+    })
+}
+
+/// The running controller.
+pub struct Controller {
+    thread: JoinHandle<MetadataLog>,
+}
+
+impl Controller {
+    /// Starts the thread. It ends when the last [`ControllerHandle`] is gone.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(
+        log: MetadataLog,
+        live: Arc<Live>,
+        publisher: Publisher,
+        clock: Arc<dyn Clock>,
+    ) -> std::io::Result<(Self, ControllerHandle)> {
+        let (changes, queue) = mpsc::channel(QUEUE);
+        let run = move || run(log, &live, &publisher, &*clock, queue);
+        let thread = std::thread::Builder::new().name("controller".into()).spawn(run)?;
+        Ok((Self { thread }, ControllerHandle { changes }))
+    }
+
+    /// Waits for the end of the thread and gives the metadata log back.
+    pub fn join(self) -> Option<MetadataLog> {
+        self.thread.join().ok()
+    }
+}
+
+fn run(
+    mut log: MetadataLog,
+    live: &Live,
+    publisher: &Publisher,
+    clock: &dyn Clock,
+    mut queue: mpsc::Receiver<Change>,
+) -> MetadataLog {
+    while let Some(change) = queue.blocking_recv() {
+        let (image, config) = (live.image.load_full(), live.config.load_full());
+        let (records, answer) = change(View { image: &image, config: &config });
+        let committed = records.is_empty() || commit(&mut log, &records, publisher, clock.now_ms());
+        answer(committed);
+        if let Err(error) = log.maybe_snapshot(clock.now_ms()) {
+            tracing::error!(%error, "no snapshot of the metadata could be written");
+        }
+    }
+    log
+}
+
+/// Makes records durable, then visible.
+fn commit(log: &mut MetadataLog, records: &Records, publisher: &Publisher, now_ms: i64) -> bool {
+    let records = versioned(records, log.image().features().metadata_version());
+    match log.append(&records, now_ms) {
+        Ok(appended) => {
+            publisher.follow(appended.loaded);
+            true
+        }
+        Err(error) => {
+            tracing::error!(%error, "the metadata log can't be written");
+            false
+        }
+    }
+}
+
+/// The records, each in the version that the cluster's metadata version asks for.
+fn versioned<'r>(records: &[MetadataRecord<'r>], version: MetadataVersion) -> Vec<VersionedRecord<'r>> {
+    let version_of = |record: &MetadataRecord<'_>| match record {
+        MetadataRecord::Partition(_) => version.partition_record_version(),
+        MetadataRecord::PartitionChange(_) => version.partition_change_record_version(),
+        MetadataRecord::RegisterBroker(_) => version.register_broker_record_version(),
+        _ => 0,
+    };
+    records.iter().map(|record| VersionedRecord::new(record.clone(), version_of(record))).collect()
+}

@@ -1,0 +1,113 @@
+//! From frames to handlers: header, version range, registry lookup. What an API does is its handler's business.
+
+use std::sync::Arc;
+
+use milena_net::{Frames, Outgoing, Peer as NetPeer, Pipelining, Replies, Reply, Service};
+use milena_protocol::ApiKey;
+
+use crate::handlers::{api_versions, fetch, produce};
+use crate::ports::Ports;
+use crate::registry::{self, Api, Handler};
+use crate::request::{Call, Header, OwnedRequest, Refusal};
+use crate::session::Peer;
+
+/// Most Produce requests that are taken together.
+const MOST_TAKEN_TOGETHER: usize = 256;
+
+/// The broker as connections see it.
+pub struct Dispatch {
+    ports: Arc<Ports>,
+}
+
+impl Dispatch {
+    /// Serves requests with `ports`.
+    pub fn new(ports: Arc<Ports>) -> Self {
+        Self { ports }
+    }
+
+    fn serve_one(&self, frame: &mut [u8], peer: &Peer, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+        let (header, body_at) = Header::parse(frame)?;
+        let call = Call { header, body: &frame[body_at..], peer };
+        let api = match find(&call.header) {
+            Ok(api) => api,
+            Err(_) if call.header.key == ApiKey::API_VERSIONS => {
+                return replies.try_ready(|out| api_versions::unsupported(&call, out));
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        match api.handler {
+            Handler::Now(handle) => replies.try_ready(|out| handle(&call, &self.ports, out)),
+            Handler::Fetch => fetch::serve(&call, &self.ports, replies),
+            Handler::Produce => self.produce(&mut [frame], replies),
+            Handler::Later(handle) => {
+                let request = OwnedRequest::new(frame, body_at, peer);
+                let answer = handle(request, Arc::clone(&self.ports));
+                let reply = async move { answer.await.unwrap_or_else(|refusal| Reply::close(refusal.to_string())) };
+                replies.later(Box::pin(reply), Pipelining::Hold);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the Produce requests at the front together; `false` when there are none.
+    fn serve_produce(&self, frames: &mut Frames<'_>, replies: &mut Replies<'_>) -> Result<bool, Refusal> {
+        let mut taken: Vec<&mut [u8]> = Vec::new();
+        while taken.len() < MOST_TAKEN_TOGETHER && frames.peek().is_some_and(is_produce) {
+            taken.extend(frames.take());
+        }
+        if taken.is_empty() {
+            return Ok(false);
+        }
+        self.produce(&mut taken, replies)?;
+        Ok(true)
+    }
+
+    fn produce(&self, frames: &mut [&mut [u8]], replies: &mut Replies<'_>) -> Result<(), Refusal> {
+        produce::serve(frames, &self.ports.replicas.topics(), self.ports.clock.now_ms(), replies)
+    }
+}
+
+/// The API that serves a request.
+fn find(header: &Header<'_>) -> Result<&'static Api, Refusal> {
+    registry::find(header.key)
+        .filter(|api| api.versions.contains(&header.version))
+        .ok_or(Refusal::Unsupported { key: header.key.0, version: header.version })
+}
+
+/// Whether a frame is a Produce request of a version that is served.
+fn is_produce(frame: &[u8]) -> bool {
+    let Some(&[k0, k1, v0, v1]) = frame.first_chunk::<4>() else { return false };
+    let (key, version) = (i16::from_be_bytes([k0, k1]), i16::from_be_bytes([v0, v1]));
+    key == ApiKey::PRODUCE.0 && produce::API.versions.contains(&version)
+}
+
+impl Service for Dispatch {
+    type Session = Peer;
+
+    fn connect(&self, peer: &NetPeer) -> Peer {
+        Arc::new(peer.clone())
+    }
+
+    fn serve(&self, peer: &mut Peer, frames: &mut Frames<'_>, replies: &mut Replies<'_>) {
+        let served = match self.serve_produce(frames, replies) {
+            Ok(false) => frames.take().map_or(Ok(()), |frame| self.serve_one(frame, peer, replies)),
+            Ok(true) => Ok(()),
+            Err(refusal) => Err(refusal),
+        };
+        if let Err(refusal) = served {
+            replies.close(refusal.to_string());
+        }
+    }
+
+    fn disconnect(&self, _peer: Peer) {}
+}
+
+/// A later answer that is a whole frame.
+///
+/// # Errors
+/// Those of `write`.
+pub fn frame(write: impl FnOnce(&mut Outgoing) -> Result<(), Refusal>) -> Result<Reply, Refusal> {
+    let mut out = Outgoing::new();
+    write(&mut out)?;
+    Ok(Reply::frame(out))
+}

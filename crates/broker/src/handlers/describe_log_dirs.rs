@@ -1,0 +1,112 @@
+//! DescribeLogDirs. v2: flexible. v3: an error of the whole answer. v4: how large the file system is and how much of it
+//! is left. v5: cordoned directories.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use milena_net::Outgoing;
+use milena_protocol::messages::describe_log_dirs_request::{DescribableLogDirTopic, DescribeLogDirsRequest};
+use milena_protocol::messages::describe_log_dirs_response::{
+    DescribeLogDirsPartition, DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
+};
+use milena_protocol::{ApiKey, ErrorCode};
+use rustc_hash::FxHashSet;
+
+use crate::partition::Partition;
+use crate::ports::Ports;
+use crate::registry::Api;
+use crate::replicas::Topics;
+use crate::request::{Call, Refusal};
+
+/// The registry's line.
+pub const API: Api = Api::now(ApiKey::DESCRIBE_LOG_DIRS, 1..=5, handle);
+
+/// Stands for all log directories in `cordoned.log.dirs`.
+const EVERY_DIRECTORY: &str = "*";
+
+fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+    let request: DescribeLogDirsRequest<'_> = call.request()?;
+    let topics = ports.replicas.topics();
+    let config = ports.config();
+    let cordoned = config.list("cordoned.log.dirs");
+    let mut hosted = hosted_by_directory(&asked(request.topics.as_deref(), &topics), config.log_dirs().len());
+    let results = config.log_dirs().iter().zip(&mut hosted).map(|(dir, topics)| {
+        let mut result = describe(dir, std::mem::take(topics));
+        result.is_cordoned = cordoned.iter().any(|name| name == EVERY_DIRECTORY || name == dir);
+        result
+    });
+    call.answer(out, &DescribeLogDirsResponse { results: results.collect(), ..Default::default() })
+}
+
+/// The partitions that are here and asked for; `None` asks for all.
+fn asked<'t>(topics: Option<&[DescribableLogDirTopic<'_>]>, hosted: &'t Topics) -> Vec<&'t Arc<Partition>> {
+    let Some(topics) = topics else { return hosted.partitions().collect() };
+    let mut seen = FxHashSet::default();
+    let mut asked = Vec::new();
+    for topic in topics {
+        let Some(hosted) = hosted.by_name(&topic.topic) else { continue };
+        for &index in topic.partitions.iter() {
+            let new = hosted.partition(index).filter(|partition| seen.insert(Arc::as_ptr(partition)));
+            asked.extend(new);
+        }
+    }
+    asked
+}
+
+/// By directory and topic.
+type Hosted<'t> = BTreeMap<&'t str, Vec<DescribeLogDirsPartition>>;
+
+fn hosted_by_directory<'t>(partitions: &[&'t Arc<Partition>], directories: usize) -> Vec<Hosted<'t>> {
+    let mut hosted = vec![Hosted::new(); directories];
+    for &partition in partitions {
+        if let Some(topics) = hosted.get_mut(partition.directory) {
+            topics.entry(&partition.topic.name).or_default().push(measure(partition));
+        }
+    }
+    hosted
+}
+
+fn measure(partition: &Partition) -> DescribeLogDirsPartition {
+    let log = partition.log();
+    DescribeLogDirsPartition {
+        partition_index: partition.index,
+        partition_size: i64::try_from(log.size()).unwrap_or(i64::MAX),
+        offset_lag: (partition.high_watermark() - log.log_end_offset()).max(0),
+        is_future_key: false,
+    }
+}
+
+fn describe<'r>(dir: &'r str, hosted: Hosted<'r>) -> DescribeLogDirsResult<'r> {
+    let path = std::path::absolute(dir).unwrap_or_else(|_| dir.into());
+    let log_dir = Cow::Owned(path.to_string_lossy().into_owned());
+    let Ok((total_bytes, usable_bytes)) = space(&path) else {
+        return DescribeLogDirsResult { error_code: ErrorCode::KAFKA_STORAGE_ERROR.0, log_dir, ..Default::default() };
+    };
+    let topics = hosted.into_iter().map(|(name, mut partitions)| {
+        partitions.sort_by_key(|partition| partition.partition_index);
+        DescribeLogDirsTopic { name: Cow::Borrowed(name), partitions }
+    });
+    DescribeLogDirsResult { log_dir, topics: topics.collect(), total_bytes, usable_bytes, ..Default::default() }
+}
+
+/// Size of a directory's file system and what an ordinary user may still use of it, bytes.
+fn space(dir: &Path) -> rustix::io::Result<(i64, i64)> {
+    let stat = rustix::fs::statvfs(dir)?;
+    let bytes = |blocks: u64| i64::try_from(blocks.saturating_mul(stat.f_frsize)).unwrap_or(i64::MAX);
+    Ok((bytes(stat.f_blocks), bytes(stat.f_bavail)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_has_room_and_a_missing_directory_is_an_error() {
+        let (total, usable) = space(Path::new("/")).unwrap();
+        assert!(total > 0 && usable <= total);
+        let missing = describe("/nowhere/at/all", Hosted::new());
+        assert_eq!((missing.error_code, missing.total_bytes), (ErrorCode::KAFKA_STORAGE_ERROR.0, -1));
+    }
+}

@@ -1,0 +1,38 @@
+//! Fetch. v5: log start offset. v7: sessions. v9: current leader epoch. v11: rack. v12: flexible, last fetched epoch,
+//! diverging epoch. v13: topics by id. v15: replica state. v16: node endpoints. v17: replica directory. v18: high
+//! watermark of the replica.
+//!
+//! A fetch reads where each partition stands without its lock, takes file ranges rather than bytes, and waits only for
+//! the partitions that it names.
+
+mod context;
+mod read;
+mod reply;
+mod wait;
+
+use std::sync::Arc;
+
+use milena_net::{Pipelining, Replies};
+use milena_protocol::ApiKey;
+
+use crate::ports::Ports;
+use crate::registry::{Api, Handler};
+use crate::request::{Call, Refusal};
+
+/// The registry's line.
+pub const API: Api = Api::new(ApiKey::FETCH, 4..=18, Handler::Fetch);
+
+/// Serves one request: at once, or later when there is not enough yet.
+///
+/// # Errors
+/// When its bytes are not a Fetch request or its answer is too long to be said.
+pub fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+    let most_bytes = ports.config().fetch_max_bytes();
+    let fetch = context::open(call, &ports.replicas.topics(), &ports.fetch_sessions, most_bytes)?;
+    let mut read = read::read(&fetch);
+    if read.answers(&fetch) {
+        return replies.try_ready(|out| reply::answer(&fetch, &mut read, &ports.fetch_sessions, out));
+    }
+    replies.later(Box::pin(wait::answer_later(fetch, Arc::clone(ports))), Pipelining::Hold);
+    Ok(())
+}

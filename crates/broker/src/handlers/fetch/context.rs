@@ -1,0 +1,207 @@
+//! What one Fetch request is about: its limits, its session, its partitions.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use milena_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic, ForgottenTopic};
+use milena_protocol::{ErrorCode, Uuid};
+use parking_lot::Mutex;
+
+use crate::fetch_sessions::{FINAL_EPOCH, FetchPartitions, FetchSessions, INITIAL_EPOCH, Slot, SlotKey};
+use crate::partition::TopicIdentity;
+use crate::replicas::Topics;
+use crate::request::{Call, Refusal};
+
+/// First version with sessions.
+const FIRST_SESSION_VERSION: i16 = 7;
+/// First version that names topics by id.
+pub(super) const FIRST_TOPIC_ID_VERSION: i16 = 13;
+/// First version that gives the replica's state instead of its id.
+const FIRST_REPLICA_STATE_VERSION: i16 = 15;
+
+/// A Fetch request, independent of the bytes it came in.
+pub(super) struct Fetch {
+    /// Version of the request.
+    pub version: i16,
+    /// Comes back with the response.
+    pub correlation_id: i32,
+    /// How long it may wait.
+    pub max_wait: Duration,
+    /// How many bytes it waits for.
+    pub min_bytes: i64,
+    /// About how many bytes it takes.
+    pub max_bytes: i64,
+    /// 0 read uncommitted, 1 read committed, anything else is refused.
+    pub isolation: i8,
+    /// The replica that asks; -1 for a consumer.
+    pub replica: i32,
+    /// What it fetches.
+    pub partitions: Arc<Mutex<FetchPartitions>>,
+    /// Its session.
+    pub session: SessionUse,
+}
+
+impl Fetch {
+    /// Whether the isolation level is one that exists.
+    pub(super) fn isolation_is_known(&self) -> bool {
+        (0..=1).contains(&self.isolation)
+    }
+}
+
+/// How a request uses a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SessionUse {
+    /// Not at all.
+    None,
+    /// Begins one with the answer.
+    Begin,
+    /// Goes on with this one: only what changed is answered.
+    Incremental(i32),
+    /// Asks for one that can't be had: nothing but this error is answered.
+    Refused(ErrorCode),
+}
+
+/// Reads a request and opens its session.
+///
+/// # Errors
+/// When its bytes are not a Fetch request.
+pub(super) fn open(
+    call: &Call<'_>,
+    topics: &Topics,
+    sessions: &FetchSessions,
+    most_bytes: i32,
+) -> Result<Fetch, Refusal> {
+    let request: FetchRequest<'_> = call.request()?;
+    let version = call.header.version;
+    let (partitions, session) = open_session(&request, version, topics, sessions);
+    let replica =
+        if version >= FIRST_REPLICA_STATE_VERSION { request.replica_state.replica_id } else { request.replica_id };
+    Ok(Fetch {
+        version,
+        correlation_id: call.header.correlation_id,
+        max_wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
+        min_bytes: i64::from(request.min_bytes),
+        max_bytes: i64::from(request.max_bytes.min(most_bytes)),
+        isolation: request.isolation_level,
+        replica,
+        partitions,
+        session,
+    })
+}
+
+fn open_session(
+    request: &FetchRequest<'_>,
+    version: i16,
+    topics: &Topics,
+    sessions: &FetchSessions,
+) -> (Arc<Mutex<FetchPartitions>>, SessionUse) {
+    let by_id = version >= FIRST_TOPIC_ID_VERSION;
+    let full = |session| {
+        let mut partitions = FetchPartitions::default();
+        add(&mut partitions, &request.topics, by_id, topics);
+        (Arc::new(Mutex::new(partitions)), session)
+    };
+    if version < FIRST_SESSION_VERSION {
+        return full(SessionUse::None);
+    }
+    let (id, epoch) = (request.session_id, request.session_epoch);
+    if epoch == INITIAL_EPOCH || epoch == FINAL_EPOCH {
+        if id != 0 {
+            sessions.end(id);
+        }
+        return full(if epoch == INITIAL_EPOCH { SessionUse::Begin } else { SessionUse::None });
+    }
+    match sessions.resume(id, epoch, by_id, Instant::now()) {
+        Ok(partitions) => {
+            let session = go_on(&partitions, request, by_id, topics, sessions);
+            (partitions, session)
+        }
+        Err(error) => (Arc::default(), SessionUse::Refused(error)),
+    }
+}
+
+/// Brings a session up to date with an incremental request.
+fn go_on(
+    partitions: &Mutex<FetchPartitions>,
+    request: &FetchRequest<'_>,
+    by_id: bool,
+    topics: &Topics,
+    sessions: &FetchSessions,
+) -> SessionUse {
+    let mut partitions = partitions.lock();
+    add(&mut partitions, &request.topics, by_id, topics);
+    for topic in &request.forgotten_topics_data {
+        for &index in topic.partitions.iter() {
+            partitions.forget(&forgotten_key(topic, index, by_id));
+        }
+    }
+    if partitions.is_empty() {
+        sessions.end(request.session_id);
+        return SessionUse::None;
+    }
+    for slot in partitions.slots() {
+        refresh(slot, topics);
+    }
+    SessionUse::Incremental(request.session_id)
+}
+
+fn forgotten_key(topic: &ForgottenTopic<'_>, index: i32, by_id: bool) -> SlotKey {
+    if by_id { SlotKey::Id(topic.topic_id, index) } else { SlotKey::Name(topic.topic.to_string(), index) }
+}
+
+/// Adds what a request names, or updates what is there.
+fn add(partitions: &mut FetchPartitions, wanted: &[FetchTopic<'_>], by_id: bool, topics: &Topics) {
+    for topic in wanted {
+        let found = if by_id { topics.by_id(topic.topic_id) } else { topics.by_name(&topic.topic) };
+        let identity = match found {
+            Some(found) => Arc::clone(&found.identity),
+            None => Arc::new(TopicIdentity { name: topic.topic.to_string(), id: topic.topic_id }),
+        };
+        for partition in &topic.partitions {
+            let index = partition.partition;
+            let key =
+                if by_id { SlotKey::Id(topic.topic_id, index) } else { SlotKey::Name(topic.topic.to_string(), index) };
+            let slot = partitions.entry(key, || {
+                let unknown = if by_id && found.is_none() {
+                    ErrorCode::UNKNOWN_TOPIC_ID
+                } else {
+                    ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
+                };
+                let place = found.and_then(|topic| topic.partition(index)).cloned().ok_or(unknown);
+                Slot::new(Arc::clone(&identity), index, place)
+            });
+            update(slot, partition);
+        }
+    }
+}
+
+fn update(slot: &mut Slot, wanted: &FetchPartition) {
+    slot.offset = wanted.fetch_offset;
+    slot.max_bytes = wanted.partition_max_bytes;
+    slot.current_leader_epoch = wanted.current_leader_epoch;
+    slot.last_fetched_epoch = wanted.last_fetched_epoch;
+}
+
+/// Looks again for a partition that was not there, or that is gone since.
+fn refresh(slot: &mut Slot, topics: &Topics) {
+    match &slot.place {
+        Ok(partition) if !partition.is_retired() => {}
+        Ok(_) => {
+            slot.place = Err(match topics.by_name(&slot.topic.name) {
+                Some(_) => ErrorCode::INCONSISTENT_TOPIC_ID,
+                None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            });
+        }
+        Err(_) => {
+            let found = if slot.topic.id == Uuid::ZERO {
+                topics.by_name(&slot.topic.name)
+            } else {
+                topics.by_id(slot.topic.id)
+            };
+            if let Some(partition) = found.and_then(|topic| topic.partition(slot.index)) {
+                slot.topic = Arc::clone(&partition.topic);
+                slot.place = Ok(Arc::clone(partition));
+            }
+        }
+    }
+}

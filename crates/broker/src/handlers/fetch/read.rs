@@ -1,0 +1,152 @@
+//! Reads what a Fetch request asks for: for each partition where its records stand in a file, not the records.
+
+use milena_log::{EpochEnd, LogError, Slice};
+use milena_protocol::ErrorCode;
+
+use super::context::{Fetch, SessionUse};
+use crate::fetch_sessions::Slot;
+use crate::partition::Partition;
+
+/// What one partition answers.
+pub(super) struct PartitionRead {
+    /// What went wrong.
+    pub error: ErrorCode,
+    /// Offset after the last record that is on all in-sync replicas, or -1.
+    pub high_watermark: i64,
+    /// First offset of the log, or -1.
+    pub log_start: i64,
+    /// Epoch and its end where the client's log and ours part.
+    pub diverging: Option<(i32, i64)>,
+    /// Where the records are.
+    pub slice: Option<Slice>,
+    /// The partition does not exist: this is known without reading, and ends no wait.
+    pub unknown: bool,
+}
+
+impl PartitionRead {
+    fn failed(error: ErrorCode, unknown: bool) -> Self {
+        Self { error, high_watermark: -1, log_start: -1, diverging: None, slice: None, unknown }
+    }
+
+    /// Turns it into a failure.
+    pub(super) fn fail(&mut self, error: ErrorCode) {
+        *self = Self::failed(error, false);
+    }
+
+    /// Bytes of records.
+    pub(super) fn len(&self) -> usize {
+        self.slice.as_ref().map_or(0, |slice| slice.len)
+    }
+}
+
+/// What all partitions answer, in the order of the fetch's slots.
+pub(super) struct Read {
+    /// One for each slot.
+    pub partitions: Vec<PartitionRead>,
+    bytes: i64,
+    ends_wait: bool,
+    nothing_to_wait_for: bool,
+}
+
+impl Read {
+    /// Whether this is answered as it is, without waiting for more.
+    pub(super) fn answers(&self, fetch: &Fetch) -> bool {
+        fetch.max_wait.is_zero()
+            || self.ends_wait
+            || self.nothing_to_wait_for
+            || self.bytes >= fetch.min_bytes
+            || matches!(fetch.session, SessionUse::Refused(_))
+    }
+}
+
+/// Reads all partitions within the limits of the request.
+pub(super) fn read(fetch: &Fetch) -> Read {
+    let mut partitions = fetch.partitions.lock();
+    let mut read = Read { partitions: Vec::new(), bytes: 0, ends_wait: false, nothing_to_wait_for: true };
+    read.partitions.reserve(partitions.slots().len());
+    let mut left = fetch.max_bytes;
+    for slot in partitions.slots() {
+        let part = read_slot(slot, fetch, left, read.bytes == 0);
+        read.nothing_to_wait_for &= part.unknown;
+        read.ends_wait |= (part.error != ErrorCode::NONE && !part.unknown) || part.diverging.is_some();
+        let len = part.len() as i64;
+        read.bytes += len;
+        left = (left - len).max(0);
+        read.partitions.push(part);
+    }
+    read
+}
+
+fn read_slot(slot: &Slot, fetch: &Fetch, left: i64, at_least_one: bool) -> PartitionRead {
+    let partition = match &slot.place {
+        Ok(partition) => partition,
+        Err(ErrorCode::INCONSISTENT_TOPIC_ID) => {
+            return PartitionRead::failed(ErrorCode::INCONSISTENT_TOPIC_ID, false);
+        }
+        Err(error) => return PartitionRead::failed(*error, true),
+    };
+    read_partition(partition, slot, fetch, left, at_least_one)
+        .unwrap_or_else(|error| PartitionRead::failed(error, false))
+}
+
+fn read_partition(
+    partition: &Partition,
+    slot: &Slot,
+    fetch: &Fetch,
+    left: i64,
+    at_least_one: bool,
+) -> Result<PartitionRead, ErrorCode> {
+    if fetch.replica >= 0 {
+        return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+    }
+    if fetch.max_bytes < 0 || slot.max_bytes < 0 || !(0..=1).contains(&fetch.isolation) {
+        return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
+    }
+    if slot.current_leader_epoch >= 0 {
+        partition.check_leader_epoch(slot.current_leader_epoch)?;
+    }
+    let high_watermark = partition.high_watermark();
+    let mut read = PartitionRead {
+        error: ErrorCode::NONE,
+        high_watermark,
+        log_start: partition.log_start_offset(),
+        diverging: None,
+        slice: None,
+        unknown: false,
+    };
+    if slot.last_fetched_epoch >= 0 {
+        read.diverging = diverging(partition, slot)?;
+        if read.diverging.is_some() {
+            return Ok(read);
+        }
+    }
+    if slot.offset == high_watermark {
+        return Ok(read);
+    }
+    let limit = i64::from(slot.max_bytes).min(left) as usize;
+    if limit == 0 && !at_least_one {
+        return Ok(read);
+    }
+    read.slice = partition.read(slot.offset, limit, at_least_one).map_err(|error| code_of(partition, &error))?;
+    Ok(read)
+}
+
+/// Where the client's log and ours part, if they do.
+fn diverging(partition: &Partition, slot: &Slot) -> Result<Option<(i32, i64)>, ErrorCode> {
+    let EpochEnd { epoch, end_offset: end } = partition.end_offset_for_epoch(slot.last_fetched_epoch);
+    if epoch < 0 || end < 0 {
+        return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+    }
+    Ok((epoch < slot.last_fetched_epoch || end < slot.offset).then_some((epoch, end)))
+}
+
+fn code_of(partition: &Partition, error: &LogError) -> ErrorCode {
+    if matches!(error, LogError::OffsetOutOfRange { .. }) {
+        return ErrorCode::OFFSET_OUT_OF_RANGE;
+    }
+    tracing::error!(%partition, %error, "a read failed");
+    match error {
+        LogError::Corrupt { .. } => ErrorCode::CORRUPT_MESSAGE,
+        _ => ErrorCode::KAFKA_STORAGE_ERROR,
+    }
+}

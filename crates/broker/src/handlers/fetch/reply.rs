@@ -1,0 +1,174 @@
+//! Answers of Fetch. Small pieces of records are copied beside the headers; larger ones go from the file to the socket.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use milena_log::Slice;
+use milena_net::Outgoing;
+use milena_protocol::messages::fetch_response::{EpochEndOffset, FetchResponse, FetchableTopicResponse, PartitionData};
+use milena_protocol::{ApiKey, ErrorCode, Records};
+
+use super::context::{FIRST_TOPIC_ID_VERSION, Fetch, SessionUse};
+use super::read::{PartitionRead, Read};
+use crate::fetch_sessions::{FetchSessions, Slot};
+use crate::request::{Header, Refusal, answer as put_answer};
+
+/// Records up to this many bytes are copied: a file range of its own costs a system call.
+const COPY_UP_TO: usize = 32 << 10;
+/// Most bytes copied for one answer; beyond it, everything goes from the file.
+const MOST_COPIED: usize = 1 << 20;
+
+/// Puts the answer onto `out`, and notes in the session what it tells.
+///
+/// # Errors
+/// When the answer is longer than a frame can be.
+pub(super) fn answer(
+    fetch: &Fetch,
+    read: &mut Read,
+    sessions: &FetchSessions,
+    out: &mut Outgoing,
+) -> Result<(), Refusal> {
+    if let SessionUse::Refused(error) = fetch.session {
+        let response = FetchResponse { error_code: error.0, ..Default::default() };
+        return put(fetch, out, &response, Vec::new());
+    }
+    let session_id = session_id(fetch, sessions);
+    let incremental = matches!(fetch.session, SessionUse::Incremental(_));
+    let copied = Copied::small(&mut read.partitions);
+    let mut partitions = fetch.partitions.lock();
+    let told = tell(partitions.slots(), &read.partitions, incremental);
+    let response = FetchResponse {
+        error_code: if fetch.isolation_is_known() { 0 } else { ErrorCode::UNKNOWN_SERVER_ERROR.0 },
+        session_id,
+        responses: topics(fetch, partitions.slots(), &told, &read.partitions, &copied),
+        ..Default::default()
+    };
+    let large =
+        told.iter().filter(|&&at| copied.ranges[at].is_none()).filter_map(|&at| read.partitions[at].slice.as_ref());
+    put(fetch, out, &response, large.collect())?;
+    drop(response);
+    if incremental {
+        partitions.rotate(|at| read.partitions[at].len() > 0);
+    }
+    Ok(())
+}
+
+fn session_id(fetch: &Fetch, sessions: &FetchSessions) -> i32 {
+    match fetch.session {
+        SessionUse::Begin if fetch.isolation_is_known() => {
+            let by_id = fetch.version >= FIRST_TOPIC_ID_VERSION;
+            sessions.begin(&fetch.partitions, by_id, Instant::now())
+        }
+        SessionUse::Incremental(id) => id,
+        _ => 0,
+    }
+}
+
+/// Which slots are answered, and notes for each what the client now knows. A full answer has all of them, an
+/// incremental one those with records, an error or a moved end. Partitions that do not exist come last.
+fn tell(slots: &mut [Slot], reads: &[PartitionRead], incremental: bool) -> Vec<usize> {
+    let mut told = Vec::with_capacity(slots.len());
+    for unknown in [false, true] {
+        for (at, (slot, read)) in slots.iter_mut().zip(reads).enumerate() {
+            let moved = slot.told_high_watermark != read.high_watermark || slot.told_log_start != read.log_start;
+            let news = moved || read.len() > 0 || read.error != ErrorCode::NONE || read.diverging.is_some();
+            if read.unknown == unknown && (news || !incremental) {
+                (slot.told_high_watermark, slot.told_log_start) = (read.high_watermark, read.log_start);
+                told.push(at);
+            }
+        }
+    }
+    told
+}
+
+/// Small pieces of records, read from their files.
+struct Copied {
+    bytes: Vec<u8>,
+    ranges: Vec<Option<Range<usize>>>,
+}
+
+impl Copied {
+    fn small(reads: &mut [PartitionRead]) -> Self {
+        let mut copied = Self { bytes: Vec::new(), ranges: Vec::with_capacity(reads.len()) };
+        for read in reads {
+            let range = copied.copy(read);
+            copied.ranges.push(range);
+        }
+        copied
+    }
+
+    fn copy(&mut self, read: &mut PartitionRead) -> Option<Range<usize>> {
+        let start = self.bytes.len();
+        let Some(slice) = &read.slice else { return Some(start..start) };
+        if slice.len > COPY_UP_TO || start + slice.len > MOST_COPIED {
+            return None;
+        }
+        self.bytes.resize(start + slice.len, 0);
+        if slice.file.read_at(&mut self.bytes[start..], slice.position).is_err() {
+            self.bytes.truncate(start);
+            read.fail(ErrorCode::KAFKA_STORAGE_ERROR);
+        }
+        Some(start..self.bytes.len())
+    }
+}
+
+fn topics<'r>(
+    fetch: &Fetch,
+    slots: &'r [Slot],
+    told: &[usize],
+    reads: &[PartitionRead],
+    copied: &'r Copied,
+) -> Vec<FetchableTopicResponse<'r>> {
+    let by_id = fetch.version >= FIRST_TOPIC_ID_VERSION;
+    let mut topics: Vec<FetchableTopicResponse<'r>> = Vec::new();
+    let mut last = None;
+    for &at in told {
+        let slot = &slots[at];
+        if last != Some(&slot.topic) {
+            last = Some(&slot.topic);
+            let name = if by_id { "" } else { slot.topic.name.as_str() };
+            topics.push(FetchableTopicResponse {
+                topic: Cow::Borrowed(name),
+                topic_id: slot.topic.id,
+                ..Default::default()
+            });
+        }
+        let records = match &copied.ranges[at] {
+            Some(range) => Records::Bytes(&copied.bytes[range.clone()]),
+            None => Records::Gap(reads[at].len()),
+        };
+        let topic = topics.last_mut().expect("a topic was pushed for the first slot");
+        topic.partitions.push(partition(fetch, slot, &reads[at], records));
+    }
+    topics
+}
+
+fn partition<'r>(fetch: &Fetch, slot: &Slot, read: &PartitionRead, records: Records<'r>) -> PartitionData<'r> {
+    let lists_aborted = fetch.isolation != 0 || read.unknown;
+    PartitionData {
+        partition_index: slot.index,
+        error_code: read.error.0,
+        high_watermark: read.high_watermark,
+        last_stable_offset: read.high_watermark,
+        log_start_offset: read.log_start,
+        diverging_epoch: read
+            .diverging
+            .map_or_else(Default::default, |(epoch, end_offset)| EpochEndOffset { epoch, end_offset }),
+        aborted_transactions: lists_aborted.then(Vec::new),
+        records: Some(records),
+        ..Default::default()
+    }
+}
+
+/// Writes the answer, with file ranges in the gaps that the response leaves.
+fn put(fetch: &Fetch, out: &mut Outgoing, response: &FetchResponse<'_>, large: Vec<&Slice>) -> Result<(), Refusal> {
+    let header = Header::new(ApiKey::FETCH.0, fetch.version, fetch.correlation_id, None);
+    let gaps = put_answer(&header, out, response)?;
+    for (gap, slice) in gaps.iter().zip(large) {
+        let file = slice.file.os_file().expect("a broker's log is in files");
+        out.file_at(gap.at, Arc::clone(file), slice.position, gap.len as u64);
+    }
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! ListOffsets. v1: one offset for a timestamp. v2: isolation level, throttle time. v4: leader epochs. v6: flexible.
+//! v7: -3, the largest timestamp. v8: -4, the local log start. v9: -5, the last tiered offset. v10: timeout. v11: -6, the
+//! first offset that waits for tiering.
+
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
+
+use milena_log::{LogError, TimestampOffset};
+use milena_net::Outgoing;
+use milena_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest};
+use milena_protocol::messages::list_offsets_response::{
+    ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse,
+};
+use milena_protocol::{ApiKey, ErrorCode};
+use milena_records::Decompressor;
+use rustc_hash::FxHashMap;
+
+use crate::partition::Partition;
+use crate::ports::Ports;
+use crate::registry::Api;
+use crate::replicas::Topics;
+use crate::request::{Call, Refusal};
+
+/// The registry's line.
+pub const API: Api = Api::now(ApiKey::LIST_OFFSETS, 1..=11, handle);
+
+/// First version that tells leader epochs.
+const FIRST_LEADER_EPOCH_VERSION: i16 = 4;
+/// The client does not know the current leader epoch.
+const NO_EPOCH: i32 = -1;
+/// No replica asks, but a consumer.
+const CONSUMER: i32 = -1;
+
+/// Longest decompressed batch that is searched for a timestamp.
+const MOST_DECOMPRESSED: usize = 256 << 20;
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+const EARLIEST_LOCAL: i64 = -4;
+const LATEST_TIERED: i64 = -5;
+const EARLIEST_PENDING_UPLOAD: i64 = -6;
+
+fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+    let request: ListOffsetsRequest<'_> = call.request()?;
+    let topics = ports.replicas.topics();
+    call.answer(out, &response(&request, call.header.version, &topics))
+}
+
+fn response<'r>(request: &'r ListOffsetsRequest<'r>, version: i16, topics: &Topics) -> ListOffsetsResponse<'r> {
+    let answered = match Bound::of(request) {
+        Some(bound) => answer(request, version, bound, topics),
+        None => refuse(request),
+    };
+    ListOffsetsResponse { topics: answered, ..Default::default() }
+}
+
+/// How far the asker may see.
+#[derive(Clone, Copy)]
+enum Bound {
+    /// Up to what all in-sync replicas have.
+    HighWatermark,
+    /// Up to the first open transaction.
+    LastStableOffset,
+    /// Up to the end of the log.
+    LogEnd,
+}
+
+impl Bound {
+    /// `None` for an isolation level that does not exist.
+    fn of(request: &ListOffsetsRequest<'_>) -> Option<Self> {
+        match request.isolation_level {
+            0 | 1 if request.replica_id != CONSUMER => Some(Self::LogEnd),
+            0 => Some(Self::HighWatermark),
+            1 => Some(Self::LastStableOffset),
+            _ => None,
+        }
+    }
+
+    fn offset(self, partition: &Partition) -> i64 {
+        match self {
+            Self::HighWatermark => partition.high_watermark(),
+            Self::LastStableOffset => partition.last_stable_offset(),
+            Self::LogEnd => partition.log().log_end_offset(),
+        }
+    }
+}
+
+/// Answers each partition once, under one entry for each topic. One that is named twice is refused.
+fn answer<'r>(
+    request: &'r ListOffsetsRequest<'r>,
+    version: i16,
+    bound: Bound,
+    topics: &Topics,
+) -> Vec<ListOffsetsTopicResponse<'r>> {
+    let mut answered: Vec<ListOffsetsTopicResponse<'r>> = Vec::with_capacity(request.topics.len());
+    let mut places: FxHashMap<(&str, i32), (usize, usize)> = FxHashMap::default();
+    let mut by_name: FxHashMap<&str, usize> = FxHashMap::default();
+    for topic in request.topics.iter().filter(|topic| !topic.partitions.is_empty()) {
+        let at = *by_name.entry(&topic.name).or_insert_with(|| {
+            answered.push(ListOffsetsTopicResponse { name: Cow::Borrowed(&topic.name), ..Default::default() });
+            answered.len() - 1
+        });
+        let hosted = topics.by_name(&topic.name);
+        for asked in &topic.partitions {
+            let answers = &mut answered[at].partitions;
+            match places.entry((&topic.name, asked.partition_index)) {
+                Entry::Occupied(place) => {
+                    answers[place.get().1] = failed(asked.partition_index, ErrorCode::INVALID_REQUEST);
+                }
+                Entry::Vacant(place) => {
+                    place.insert((at, answers.len()));
+                    let partition = hosted.and_then(|topic| topic.partition(asked.partition_index));
+                    answers.push(answer_partition(asked, version, bound, partition.map(|partition| &**partition)));
+                }
+            }
+        }
+    }
+    answered
+}
+
+/// Answers everything that is asked with an error.
+fn refuse<'r>(request: &'r ListOffsetsRequest<'r>) -> Vec<ListOffsetsTopicResponse<'r>> {
+    let refused = |asked: &ListOffsetsPartition| failed(asked.partition_index, ErrorCode::UNKNOWN_SERVER_ERROR);
+    let topics = request.topics.iter().map(|topic| ListOffsetsTopicResponse {
+        name: Cow::Borrowed(&topic.name),
+        partitions: topic.partitions.iter().map(refused).collect(),
+    });
+    topics.collect()
+}
+
+fn failed(partition_index: i32, error: ErrorCode) -> ListOffsetsPartitionResponse {
+    ListOffsetsPartitionResponse { partition_index, error_code: error.0, timestamp: -1, offset: -1, leader_epoch: -1 }
+}
+
+fn answer_partition(
+    asked: &ListOffsetsPartition,
+    version: i16,
+    bound: Bound,
+    partition: Option<&Partition>,
+) -> ListOffsetsPartitionResponse {
+    let found = match find(asked, version, bound, partition) {
+        Ok(Some(found)) => found,
+        Ok(None) => return failed(asked.partition_index, ErrorCode::NONE),
+        Err(error) => return failed(asked.partition_index, error),
+    };
+    ListOffsetsPartitionResponse {
+        partition_index: asked.partition_index,
+        error_code: ErrorCode::NONE.0,
+        timestamp: found.timestamp,
+        offset: found.offset,
+        leader_epoch: if version < FIRST_LEADER_EPOCH_VERSION { -1 } else { found.leader_epoch },
+    }
+}
+
+/// `None` when there is no such record.
+fn find(
+    asked: &ListOffsetsPartition,
+    version: i16,
+    bound: Bound,
+    partition: Option<&Partition>,
+) -> Result<Option<TimestampOffset>, ErrorCode> {
+    if !is_served(asked.timestamp, version) {
+        return Err(ErrorCode::UNSUPPORTED_VERSION);
+    }
+    let partition = partition.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+    if asked.current_leader_epoch != NO_EPOCH {
+        partition.check_leader_epoch(asked.current_leader_epoch)?;
+    }
+    let mut decompressor = Decompressor::new(MOST_DECOMPRESSED);
+    let found = match asked.timestamp {
+        LATEST => {
+            let leader_epoch = partition.leader_epoch();
+            return Ok(Some(TimestampOffset { timestamp: -1, offset: bound.offset(partition), leader_epoch }));
+        }
+        EARLIEST | EARLIEST_LOCAL => {
+            let log = partition.log();
+            let offset = log.log_start_offset();
+            let leader_epoch = log.epoch_for_offset(offset).unwrap_or(-1);
+            return Ok(Some(TimestampOffset { timestamp: -1, offset, leader_epoch }));
+        }
+        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Ok(None),
+        MAX_TIMESTAMP => partition.log().max_timestamp_offset(&mut decompressor),
+        timestamp => partition.log().offset_for_timestamp(timestamp, &mut decompressor),
+    };
+    let limit = bound.offset(partition);
+    Ok(found.map_err(|error| code_of(&error))?.filter(|found| found.offset < limit))
+}
+
+/// Whether a version has this timestamp, of which the negative ones have meanings of their own.
+fn is_served(timestamp: i64, version: i16) -> bool {
+    match timestamp {
+        LATEST | EARLIEST => true,
+        MAX_TIMESTAMP => version >= 7,
+        EARLIEST_LOCAL => version >= 8,
+        LATEST_TIERED => version >= 9,
+        EARLIEST_PENDING_UPLOAD => version >= 11,
+        timestamp => timestamp >= 0,
+    }
+}
+
+fn code_of(error: &LogError) -> ErrorCode {
+    match error {
+        LogError::Io { .. } => ErrorCode::KAFKA_STORAGE_ERROR,
+        _ => ErrorCode::UNKNOWN_SERVER_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! Produce. v5: log start offset. v8: record errors and a message. v9: flexible. v10: current leader. v12: implicit
+//! transaction partitions. v13: topics by id.
+//!
+//! All consecutive Produce requests of a wake-up are taken together: every batch is checked where it was received, then
+//! each partition appends all of its batches with one write, then the answers leave in request order. A batch that is
+//! refused leaves no trace; partitions fail or succeed on their own.
+
+mod append;
+mod check;
+mod plan;
+mod reply;
+
+use milena_net::Replies;
+use milena_protocol::ApiKey;
+
+use crate::registry::{Api, Handler};
+use crate::replicas::Topics;
+use crate::request::Refusal;
+
+use plan::Plan;
+
+/// The registry's line.
+pub const API: Api = Api::new(ApiKey::PRODUCE, 3..=13, Handler::Produce).advertised_from(0);
+
+/// Serves consecutive Produce requests of one connection; each frame is whole and has a Produce header.
+///
+/// # Errors
+/// The first request that gets no answer; those before it are answered, those after it are not looked at.
+pub fn serve(frames: &mut [&mut [u8]], topics: &Topics, now_ms: i64, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+    let mut plan = Plan::default();
+    let checked = frames.iter().try_for_each(|frame| check::request(frame, topics, &mut plan));
+    append::append(frames, &mut plan, now_ms);
+    for request in &plan.requests {
+        reply::answer(request, &plan.parts, replies)?;
+    }
+    checked
+}

@@ -1,0 +1,77 @@
+//! Appends the batches of taken-together Produce requests: one write for each partition.
+
+use milena_protocol::ErrorCode;
+
+use super::plan::{Part, Plan};
+
+/// Appends every batch that passed its checks and notes its offset.
+pub(super) fn append(frames: &mut [&mut [u8]], plan: &mut Plan, now_ms: i64) {
+    let mut batches = batch_slices(frames, &plan.parts);
+    let parts = &mut plan.parts;
+    let mut order: Vec<usize> = (0..parts.len()).filter(|&at| parts[at].partition.is_some()).collect();
+    order.sort_by_key(|&at| parts[at].partition_key());
+    let mut rest = &order[..];
+    while let Some(&first) = rest.first() {
+        let key = parts[first].partition_key();
+        let len = rest.iter().take_while(|&&at| parts[at].partition_key() == key).count();
+        let (group, after) = rest.split_at(len);
+        mark_replaced(group, parts);
+        append_group(group, parts, &mut batches, now_ms);
+        rest = after;
+    }
+}
+
+/// The last entry for a partition in a request takes the place of those before it.
+fn mark_replaced(group: &[usize], parts: &mut [Part]) {
+    for pair in group.windows(2) {
+        if parts[pair[0]].frame == parts[pair[1]].frame {
+            parts[pair[0]].replaced = true;
+        }
+    }
+}
+
+/// The bytes of each part's batch: disjoint pieces of the frames, in the order of the parts.
+fn batch_slices<'f>(frames: &'f mut [&mut [u8]], parts: &[Part]) -> Vec<Option<&'f mut [u8]>> {
+    let mut slices = Vec::with_capacity(parts.len());
+    let mut parts = parts.iter().peekable();
+    for (number, frame) in frames.iter_mut().enumerate() {
+        let (mut rest, mut at) = (&mut **frame, 0);
+        while let Some(part) = parts.next_if(|part| part.frame == number) {
+            if part.batch.is_empty() {
+                slices.push(None);
+                continue;
+            }
+            let (before, after) = rest.split_at_mut(part.batch.end - at);
+            slices.push(Some(&mut before[part.batch.start - at..]));
+            (rest, at) = (after, part.batch.end);
+        }
+    }
+    slices
+}
+
+/// Appends the batches of one partition.
+fn append_group(group: &[usize], parts: &mut [Part], batches: &mut [Option<&mut [u8]>], now_ms: i64) {
+    let Some(partition) = parts[group[0]].partition.clone() else { return };
+    let good: Vec<usize> = group.iter().copied().filter(|&at| parts[at].is_good()).collect();
+    if good.is_empty() {
+        return;
+    }
+    let mut taken: Vec<&mut [u8]> = good.iter().filter_map(|&at| batches[at].take()).collect();
+    match partition.append_as_leader(&mut taken, now_ms) {
+        Ok(()) => {
+            for (&at, batch) in good.iter().zip(&taken) {
+                parts[at].base_offset = base_offset(batch);
+                parts[at].log_start_offset = partition.log_start_offset();
+            }
+        }
+        Err(error) => {
+            tracing::error!(%partition, %error, "an append failed");
+            good.iter().for_each(|&at| parts[at].refuse(ErrorCode::KAFKA_STORAGE_ERROR, None));
+        }
+    }
+}
+
+/// The offset that an append has stamped into a batch.
+fn base_offset(batch: &[u8]) -> i64 {
+    batch.first_chunk().map_or(-1, |bytes| i64::from_be_bytes(*bytes))
+}

@@ -1,0 +1,166 @@
+//! What a Produce request must satisfy before anything is written, in Kafka's order: addressing, shape, acks, internal
+//! topics, batch header, size, checksum.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use milena_protocol::messages::produce_request::{ProduceRequest, TopicProduceData};
+use milena_protocol::{ErrorCode, Message, Reader, Records};
+use milena_records::{Batch, BatchError, Compression, batches};
+
+use super::plan::{Part, Plan, Request, Topic, TopicName};
+use crate::partition::Partition;
+use crate::replicas::{Topics, is_internal};
+use crate::request::{Header, Refusal};
+
+/// First version that may carry zstd.
+const FIRST_ZSTD_VERSION: i16 = 7;
+/// First version that names topics by id.
+pub(super) const FIRST_TOPIC_ID_VERSION: i16 = 13;
+
+/// Checks one request and adds it to the plan.
+///
+/// # Errors
+/// When its bytes are not a Produce request; the connection is closed for it.
+pub(super) fn request(frame: &[u8], topics: &Topics, plan: &mut Plan) -> Result<(), Refusal> {
+    let (header, body_at) = Header::parse(frame)?;
+    let body = ProduceRequest::decode(&mut Reader::new(&frame[body_at..]), header.version)?;
+    let first = plan.parts.len();
+    let mut named = Vec::with_capacity(body.topic_data.len());
+    for topic in &body.topic_data {
+        named.push(add_topic(topic, header.version, frame, topics, plan));
+    }
+    let parts = &mut plan.parts[first..];
+    check_leading_headers(parts, frame, body.transactional_id.is_some());
+    for part in parts {
+        check_part(part, frame, header.version, body.acks);
+    }
+    plan.requests.push(Request {
+        version: header.version,
+        correlation_id: header.correlation_id,
+        acks: body.acks,
+        topics: named,
+    });
+    Ok(())
+}
+
+/// Finds the partitions of one topic of a request.
+fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &Topics, plan: &mut Plan) -> Topic {
+    let by_id = version >= FIRST_TOPIC_ID_VERSION;
+    let found = if by_id { topics.by_id(topic.topic_id) } else { topics.by_name(&topic.name) };
+    let unknown = if by_id { ErrorCode::UNKNOWN_TOPIC_ID } else { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION };
+    let start = plan.parts.len();
+    for data in &topic.partition_data {
+        let bytes = match &data.records {
+            Some(Records::Bytes(bytes)) => *bytes,
+            _ => &[][..],
+        };
+        let partition = found.and_then(|topic| topic.partition(data.index)).cloned();
+        let error = match (found, &partition) {
+            (None, _) => unknown,
+            (_, None) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+            _ => ErrorCode::NONE,
+        };
+        plan.parts.push(Part {
+            frame: plan.requests.len(),
+            batch: range_in(frame, bytes),
+            index: data.index,
+            partition,
+            error,
+            message: None,
+            base_offset: -1,
+            log_start_offset: -1,
+            replaced: false,
+        });
+    }
+    let name = match found {
+        Some(topic) => TopicName::Known(Arc::clone(&topic.identity)),
+        None => TopicName::Unknown(topic.name.to_string()),
+    };
+    Topic { name, id: topic.topic_id, parts: start..plan.parts.len() }
+}
+
+/// Where `part`, a piece of `whole`, stands in it.
+fn range_in(whole: &[u8], part: &[u8]) -> Range<usize> {
+    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
+    start..start + part.len()
+}
+
+/// Kafka looks at the first header of every partition to see whether it is transactional; one that can't be read fails
+/// the whole request.
+fn check_leading_headers(parts: &mut [Part], frame: &[u8], has_transactional_id: bool) {
+    let mut failure = None;
+    for part in parts.iter() {
+        match batches(&frame[part.batch.clone()]).next() {
+            Some(Err(BatchError::LengthTooSmall { .. } | BatchError::UnknownMagic(_))) => {
+                failure = Some((ErrorCode::CORRUPT_MESSAGE, Some("A batch header can't be read")));
+                break;
+            }
+            Some(Ok(batch)) if batch.is_transactional() && !has_transactional_id => {
+                failure = Some((ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None));
+            }
+            _ => {}
+        }
+    }
+    if let Some((error, message)) = failure {
+        for part in parts {
+            part.error = ErrorCode::NONE;
+            part.refuse(error, message);
+        }
+    }
+}
+
+/// Checks what one partition is given.
+fn check_part(part: &mut Part, frame: &[u8], version: i16, acks: i16) {
+    let Some(partition) = part.partition.clone().filter(|_| part.error == ErrorCode::NONE) else { return };
+    let batch = match sole_batch(&frame[part.batch.clone()], version) {
+        Ok(batch) => batch,
+        Err(error) => return part.refuse(error, None),
+    };
+    part.batch.end = part.batch.start + batch.size();
+    if !(-1..=1).contains(&acks) {
+        return part.refuse(ErrorCode::INVALID_REQUIRED_ACKS, None);
+    }
+    if is_internal(&partition.topic.name) {
+        return part.refuse(ErrorCode::INVALID_TOPIC_EXCEPTION, None);
+    }
+    check_batch(part, &batch, &partition);
+}
+
+/// The one whole batch in what a partition is given. A rest that is no whole batch is dropped.
+fn sole_batch(bytes: &[u8], version: i16) -> Result<Batch<'_>, ErrorCode> {
+    let mut found = batches(bytes);
+    let Some(Ok(batch)) = found.next() else { return Err(ErrorCode::INVALID_RECORD) };
+    if batch.compression() == Some(Compression::Zstd) && version < FIRST_ZSTD_VERSION {
+        return Err(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
+    }
+    match found.next() {
+        None | Some(Err(BatchError::Truncated { .. })) => Ok(batch),
+        Some(Err(BatchError::LengthTooSmall { .. } | BatchError::UnknownMagic(_))) => Err(ErrorCode::CORRUPT_MESSAGE),
+        Some(_) => Err(ErrorCode::INVALID_RECORD),
+    }
+}
+
+/// Checks a batch by its header and checksum.
+fn check_batch(part: &mut Part, batch: &Batch<'_>, partition: &Partition) {
+    if batch.base_offset() != 0 {
+        return part.refuse_at_log(ErrorCode::INVALID_RECORD);
+    }
+    if batch.size() > partition.settings().max_message_bytes {
+        return part.refuse(ErrorCode::MESSAGE_TOO_LARGE, None);
+    }
+    if batch.verify_crc().is_err() {
+        return part.refuse(ErrorCode::CORRUPT_MESSAGE, None);
+    }
+    let counted = i64::from(batch.last_offset_delta()) + 1;
+    if batch.count() <= 0 || i64::from(batch.count()) != counted || batch.is_control() {
+        return part.refuse_at_log(ErrorCode::INVALID_RECORD);
+    }
+    let idempotent = batch.producer_id() >= 0;
+    if idempotent && (batch.producer_epoch() < 0 || batch.base_sequence() < 0) {
+        return part.refuse_at_log(ErrorCode::INVALID_RECORD);
+    }
+    if batch.is_transactional() {
+        part.refuse(ErrorCode::INVALID_TXN_STATE, None);
+    }
+}

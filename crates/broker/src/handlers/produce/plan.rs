@@ -1,0 +1,105 @@
+//! Produce requests that are taken together, between their checks and their answers.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use milena_protocol::{ErrorCode, Uuid};
+
+use crate::partition::{Partition, TopicIdentity};
+
+/// The requests, and what becomes of each of their batches.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// In the order of their frames.
+    pub requests: Vec<Request>,
+    /// In the order of their frames, and of their bytes in each frame.
+    pub parts: Vec<Part>,
+}
+
+/// One request.
+pub(super) struct Request {
+    /// Version of the request.
+    pub version: i16,
+    /// Comes back with the response.
+    pub correlation_id: i32,
+    /// As the client gave it.
+    pub acks: i16,
+    /// Its topics, in order.
+    pub topics: Vec<Topic>,
+}
+
+/// A topic of a request.
+pub(super) struct Topic {
+    /// What it is called.
+    pub name: TopicName,
+    /// Its id as the request gives it; zero when it names the topic.
+    pub id: Uuid,
+    /// Its partitions, as positions in [`Plan::parts`].
+    pub parts: Range<usize>,
+}
+
+/// The name of a topic in a request.
+pub(super) enum TopicName {
+    /// Of a topic that exists.
+    Known(Arc<TopicIdentity>),
+    /// As the request gives it.
+    Unknown(String),
+}
+
+impl TopicName {
+    /// As text.
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::Known(topic) => &topic.name,
+            Self::Unknown(name) => name,
+        }
+    }
+}
+
+/// A batch for a partition, and its outcome.
+pub(super) struct Part {
+    /// Number of the frame it stands in.
+    pub frame: usize,
+    /// Where in the frame.
+    pub batch: Range<usize>,
+    /// The partition's number.
+    pub index: i32,
+    /// Where it goes; `None` when unknown.
+    pub partition: Option<Arc<Partition>>,
+    /// What to answer.
+    pub error: ErrorCode,
+    /// Why, for people.
+    pub message: Option<&'static str>,
+    /// First offset of the stored batch, or -1.
+    pub base_offset: i64,
+    /// First offset of the log, or -1 when the request never got as far as the log.
+    pub log_start_offset: i64,
+    /// A later entry for the same partition in the same request has taken this one's place: it is neither written nor
+    /// answered.
+    pub replaced: bool,
+}
+
+impl Part {
+    /// Whether it is to be written.
+    pub(super) fn is_good(&self) -> bool {
+        self.error == ErrorCode::NONE && !self.replaced
+    }
+
+    /// Equal for parts of the same partition; 0 for unknown ones.
+    pub(super) fn partition_key(&self) -> usize {
+        self.partition.as_ref().map_or(0, |partition| Arc::as_ptr(partition) as usize)
+    }
+
+    /// Notes why it is not written. The first reason stands.
+    pub(super) fn refuse(&mut self, error: ErrorCode, message: Option<&'static str>) {
+        if self.error == ErrorCode::NONE {
+            (self.error, self.message) = (error, message);
+        }
+    }
+
+    /// Notes why the log refuses it: the answer tells the log's start.
+    pub(super) fn refuse_at_log(&mut self, error: ErrorCode) {
+        self.refuse(error, None);
+        self.log_start_offset = self.partition.as_ref().map_or(-1, |partition| partition.log_start_offset());
+    }
+}

@@ -1,0 +1,58 @@
+//! Answers of Produce.
+
+use std::borrow::Cow;
+
+use milena_net::Replies;
+use milena_protocol::messages::produce_response::{PartitionProduceResponse, ProduceResponse, TopicProduceResponse};
+use milena_protocol::{ApiKey, ErrorCode};
+
+use super::check::FIRST_TOPIC_ID_VERSION;
+use super::plan::{Part, Request, Topic};
+use crate::request::{Header, Refusal, answer as put_answer};
+
+/// Answers one request, or stays silent for acks=0.
+///
+/// # Errors
+/// [`Refusal::SilentFailure`] when a request that wants no answer failed: closing tells its client.
+pub(super) fn answer(request: &Request, parts: &[Part], replies: &mut Replies<'_>) -> Result<(), Refusal> {
+    if request.acks == 0 {
+        let failed = request
+            .topics
+            .iter()
+            .flat_map(|topic| &parts[topic.parts.clone()])
+            .find(|part| part.error != ErrorCode::NONE);
+        return match failed {
+            Some(part) => Err(Refusal::SilentFailure(part.error.name())),
+            None => {
+                replies.none();
+                Ok(())
+            }
+        };
+    }
+    let responses = request.topics.iter().map(|topic| topic_response(topic, parts, request.version)).collect();
+    let response = ProduceResponse { responses, ..Default::default() };
+    let header = Header::new(ApiKey::PRODUCE.0, request.version, request.correlation_id, None);
+    replies.try_ready(|out| put_answer(&header, out, &response))?;
+    Ok(())
+}
+
+fn topic_response<'p>(topic: &'p Topic, parts: &'p [Part], version: i16) -> TopicProduceResponse<'p> {
+    let parts = &parts[topic.parts.clone()];
+    TopicProduceResponse {
+        name: Cow::Borrowed(if version < FIRST_TOPIC_ID_VERSION { topic.name.as_str() } else { "" }),
+        topic_id: topic.id,
+        partition_responses: parts.iter().filter(|part| !part.replaced).map(partition_response).collect(),
+    }
+}
+
+fn partition_response(part: &Part) -> PartitionProduceResponse<'_> {
+    PartitionProduceResponse {
+        index: part.index,
+        error_code: part.error.0,
+        base_offset: part.base_offset,
+        log_append_time_ms: -1,
+        log_start_offset: part.log_start_offset,
+        error_message: part.message.map(Cow::Borrowed),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,106 @@
+//! What a broker does on the side: checkpoints, deletion of files whose time has come. One thread, which wakes once a
+//! second and does what is due.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use milena_log::Checkpoint;
+
+use crate::partition::Partition;
+use crate::ports::Live;
+use crate::replicas::Replicas;
+use crate::storage::Storage;
+
+/// How often the thread looks for what is due.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The running thread.
+pub struct Maintenance {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Maintenance {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(storage: Arc<Storage>, replicas: Arc<Replicas>, live: Arc<Live>) -> std::io::Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let run = move || {
+            let mut work = Work { storage, replicas, live, last: [Instant::now(); 3] };
+            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                work.tick();
+            }
+        };
+        let thread = std::thread::Builder::new().name("maintenance".into()).spawn(run)?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends the thread after what it is doing.
+    pub fn stop(self) {
+        drop(self.stop);
+        // A panic in it has been printed; there is nothing more to do.
+        let _ = self.thread.join();
+    }
+}
+
+struct Work {
+    storage: Arc<Storage>,
+    replicas: Arc<Replicas>,
+    live: Arc<Live>,
+    /// When each kind of checkpoint was last written.
+    last: [Instant; 3],
+}
+
+impl Work {
+    fn tick(&mut self) {
+        self.storage.delete_due();
+        for partition in self.replicas.topics().partitions() {
+            flush_rolled(partition);
+        }
+        let config = self.live.config.load();
+        let every = [
+            (Checkpoint::HighWatermark, config.replica_high_watermark_checkpoint_interval_ms()),
+            (Checkpoint::RecoveryPoint, i64::from(config.log_flush_offset_checkpoint_interval_ms())),
+            (Checkpoint::LogStart, i64::from(config.log_flush_start_offset_checkpoint_interval_ms())),
+        ];
+        drop(config);
+        for (at, (which, interval_ms)) in every.into_iter().enumerate() {
+            let interval = Duration::from_millis(u64::try_from(interval_ms).unwrap_or(0));
+            if self.last[at].elapsed() >= interval {
+                self.last[at] = Instant::now();
+                self.checkpoint(which);
+            }
+        }
+    }
+
+    fn checkpoint(&self, which: Checkpoint) {
+        if let Err(error) = self.storage.checkpoint(&self.replicas.topics(), which) {
+            tracing::error!(file = which.file_name(), %error, "a checkpoint can't be written");
+        }
+    }
+}
+
+/// Syncs a log that was rolled since the last time, without the partition's lock.
+fn flush_rolled(partition: &Partition) {
+    let flush = {
+        let mut log = partition.log();
+        let active = log.segment_base_offsets().last().unwrap_or(0);
+        if log.recovery_point() >= active || log.is_poisoned() {
+            return;
+        }
+        log.begin_flush()
+    };
+    let flushed = flush.and_then(|flush| {
+        let Some(flush) = flush else { return Ok(()) };
+        flush.sync()?;
+        partition.log().flushed(flush);
+        Ok(())
+    });
+    if let Err(error) = flushed {
+        tracing::error!(%partition, %error, "a flush failed; the partition takes no more writes");
+    }
+}

@@ -1,0 +1,210 @@
+//! One partition that this broker hosts: its log behind a short lock, and what readers see without the lock.
+//! Which partitions exist is `replicas`' business; what a request asks of them is the handlers'.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use milena_log::{Checkpoint, EpochEnd, Log, LogError, Slice};
+use milena_protocol::{ErrorCode, Uuid};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::purgatory::Waiters;
+use crate::settings::PartitionSettings;
+
+/// The name and id of a topic, shared by its partitions.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TopicIdentity {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub id: Uuid,
+}
+
+/// A partition on this broker, of which it is the leader.
+pub struct Partition {
+    /// Its topic.
+    pub topic: Arc<TopicIdentity>,
+    /// Its number in the topic.
+    pub index: i32,
+    /// Which of the broker's log directories it is in.
+    pub directory: usize,
+    log: Mutex<Log>,
+    leader_epoch: AtomicI32,
+    high_watermark: AtomicI64,
+    log_start: AtomicI64,
+    settings: ArcSwap<PartitionSettings>,
+    retired: AtomicBool,
+    waiters: Waiters,
+}
+
+impl Partition {
+    /// A partition over an open log, led from its log end on with `leader_epoch`.
+    ///
+    /// # Errors
+    /// When the epoch can't be recorded.
+    pub fn lead(
+        topic: Arc<TopicIdentity>,
+        index: i32,
+        directory: usize,
+        mut log: Log,
+        leader_epoch: i32,
+        settings: Arc<PartitionSettings>,
+    ) -> Result<Self, LogError> {
+        let end = log.log_end_offset();
+        log.assign_epoch(leader_epoch, end)?;
+        Ok(Self {
+            topic,
+            index,
+            directory,
+            leader_epoch: AtomicI32::new(leader_epoch),
+            high_watermark: AtomicI64::new(end),
+            log_start: AtomicI64::new(log.log_start_offset()),
+            settings: ArcSwap::new(settings),
+            retired: AtomicBool::new(false),
+            waiters: Waiters::default(),
+            log: Mutex::new(log),
+        })
+    }
+
+    /// Goes on leading with a newer epoch.
+    ///
+    /// # Errors
+    /// When the epoch can't be recorded.
+    pub fn lead_with_epoch(&self, leader_epoch: i32) -> Result<(), LogError> {
+        let mut log = self.log.lock();
+        if leader_epoch > self.leader_epoch.load(Ordering::Acquire) {
+            let end = log.log_end_offset();
+            log.assign_epoch(leader_epoch, end)?;
+            self.leader_epoch.store(leader_epoch, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Appends whole batches, gives them their offsets in the buffers, and wakes who waits for records. The only replica
+    /// is this one, so the high watermark follows at once.
+    ///
+    /// # Errors
+    /// When the log can't take them; then none of them is there.
+    pub fn append_as_leader(&self, batches: &mut [&mut [u8]], now_ms: i64) -> Result<(), LogError> {
+        {
+            let mut log = self.log.lock();
+            if self.is_retired() {
+                return Err(LogError::Poisoned { dir: log.dir().to_owned() });
+            }
+            let appended = log.append(batches, self.leader_epoch(), now_ms)?;
+            self.high_watermark.store(appended.last_offset + 1, Ordering::Release);
+        }
+        self.waiters.wake();
+        Ok(())
+    }
+
+    /// Where records from `offset` on are, as far as consumers may see them; `None` when there are none.
+    ///
+    /// # Errors
+    /// [`LogError::OffsetOutOfRange`] outside of log start and high watermark.
+    pub fn read(&self, offset: i64, max_bytes: usize, at_least_one: bool) -> Result<Option<Slice>, LogError> {
+        self.log.lock().read(offset, max_bytes, self.high_watermark(), at_least_one)
+    }
+
+    /// Largest known leader epoch that is not above `epoch`, and where it ended. The current epoch ends at the log end.
+    pub fn end_offset_for_epoch(&self, epoch: i32) -> EpochEnd {
+        let log = self.log.lock();
+        if epoch >= 0 && epoch == self.leader_epoch() {
+            return EpochEnd { epoch, end_offset: log.log_end_offset() };
+        }
+        log.end_offset_for_epoch(epoch)
+    }
+
+    /// Checks the leader epoch that a client believes to be current.
+    ///
+    /// # Errors
+    /// FENCED_LEADER_EPOCH for an older one, UNKNOWN_LEADER_EPOCH for a newer one.
+    pub fn check_leader_epoch(&self, epoch: i32) -> Result<(), ErrorCode> {
+        match epoch.cmp(&self.leader_epoch()) {
+            std::cmp::Ordering::Less => Err(ErrorCode::FENCED_LEADER_EPOCH),
+            std::cmp::Ordering::Equal => Ok(()),
+            std::cmp::Ordering::Greater => Err(ErrorCode::UNKNOWN_LEADER_EPOCH),
+        }
+    }
+
+    /// What a checkpoint says of it; `None` when it has no line there.
+    pub fn checkpointed(&self, which: Checkpoint) -> Option<i64> {
+        match which {
+            Checkpoint::RecoveryPoint => Some(self.log().recovery_point()),
+            Checkpoint::HighWatermark => Some(self.high_watermark()),
+            Checkpoint::LogStart => {
+                let log = self.log();
+                log.log_start_needs_checkpoint().then(|| log.log_start_offset())
+            }
+            Checkpoint::Cleaner => None,
+        }
+    }
+
+    /// The log, locked: for what is rare.
+    pub fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock()
+    }
+
+    /// Takes new settings.
+    pub fn set_settings(&self, settings: Arc<PartitionSettings>) {
+        self.log.lock().set_config(Arc::clone(&settings.log));
+        self.settings.store(settings);
+    }
+
+    /// Its settings as of now.
+    pub fn settings(&self) -> Guard<Arc<PartitionSettings>> {
+        self.settings.load()
+    }
+
+    /// The partition is gone: nothing is appended any more, and who waits for it finds out.
+    pub fn retire(&self) {
+        let log = self.log.lock();
+        self.retired.store(true, Ordering::Release);
+        drop(log);
+        self.waiters.wake();
+    }
+
+    /// Whether the partition is gone.
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Offset after the last record that consumers may see.
+    pub fn high_watermark(&self) -> i64 {
+        self.high_watermark.load(Ordering::Acquire)
+    }
+
+    /// Offset of the first record that belongs to an open transaction, else the high watermark.
+    pub fn last_stable_offset(&self) -> i64 {
+        self.high_watermark()
+    }
+
+    /// First offset that can be read.
+    pub fn log_start_offset(&self) -> i64 {
+        self.log_start.load(Ordering::Acquire)
+    }
+
+    /// Epoch of the current leadership.
+    pub fn leader_epoch(&self) -> i32 {
+        self.leader_epoch.load(Ordering::Acquire)
+    }
+
+    /// Those who wait for records.
+    pub fn waiters(&self) -> &Waiters {
+        &self.waiters
+    }
+}
+
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic.name, self.index)
+    }
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Partition({self})")
+    }
+}

@@ -1,0 +1,61 @@
+//! What handlers may ask for. Each handler takes from here the one or two things it uses.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use milena_config::BrokerConfig;
+use milena_io::Clock;
+use milena_metadata::Image;
+
+use crate::controller::ControllerHandle;
+use crate::fetch_sessions::FetchSessions;
+use crate::producer_ids::ProducerIds;
+use crate::replicas::Replicas;
+
+/// Everything that handlers use.
+pub struct Ports {
+    /// The partitions hosted here.
+    pub replicas: Arc<Replicas>,
+    /// The cluster's metadata and the broker's settings, as of now.
+    pub live: Arc<Live>,
+    /// Where changes of metadata are made.
+    pub controller: ControllerHandle,
+    /// Fetch sessions of consumers.
+    pub fetch_sessions: FetchSessions,
+    /// Ids for producers.
+    pub producer_ids: ProducerIds,
+    /// Wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// Who this is.
+    pub node: Node,
+}
+
+impl Ports {
+    /// The broker's settings, dynamic ones included.
+    pub fn config(&self) -> Guard<Arc<BrokerConfig>> {
+        self.live.config.load()
+    }
+
+    /// The cluster's metadata.
+    pub fn image(&self) -> Guard<Arc<Image>> {
+        self.live.image.load()
+    }
+}
+
+/// What changes under running requests: each request takes one state of it.
+pub struct Live {
+    /// The cluster's metadata.
+    pub image: ArcSwap<Image>,
+    /// The broker's settings.
+    pub config: ArcSwap<BrokerConfig>,
+}
+
+/// Identity of this node.
+pub struct Node {
+    /// `node.id`.
+    pub id: i32,
+    /// The cluster's id.
+    pub cluster_id: String,
+    /// Level of `kraft.version` in the quorum's own log; the metadata image has no word of it.
+    pub kraft_version: i16,
+}

@@ -1,0 +1,135 @@
+//! Makes the partitions hosted here follow the metadata. Only the controller's thread calls it, so the set of
+//! partitions has one writer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use milena_config::broker::DynamicConfig;
+use milena_config::{BrokerConfig, Overrides};
+use milena_metadata::{ConfigResource, ConfigResourceType, Delta, Image, Loaded, Topic};
+
+use crate::partition::{Partition, TopicIdentity};
+use crate::ports::Live;
+use crate::replicas::Replicas;
+use crate::settings::PartitionSettings;
+use crate::storage::Storage;
+
+/// Follows the metadata.
+pub struct Publisher {
+    /// `node.id`.
+    pub node_id: i32,
+    /// What requests see.
+    pub live: Arc<Live>,
+    /// The partitions.
+    pub replicas: Arc<Replicas>,
+    /// Their files.
+    pub storage: Arc<Storage>,
+}
+
+impl Publisher {
+    /// Follows images in their order: settings and partitions first, then requests see the image.
+    pub fn follow(&self, loaded: Vec<Loaded>) {
+        for Loaded { image, delta } in loaded {
+            self.publish(&image, &delta);
+            self.live.image.store(Arc::new(image));
+        }
+    }
+
+    /// Brings settings and partitions to what `image` says; `delta` says what is different from before.
+    fn publish(&self, image: &Image, delta: &Delta) {
+        self.publish_broker_config(image, &delta.configs);
+        self.delete(delta);
+        self.create_and_lead(image, delta);
+        self.publish_topic_configs(image, &delta.configs);
+    }
+
+    fn publish_broker_config(&self, image: &Image, changed: &BTreeSet<ConfigResource>) {
+        if !changed.iter().any(|resource| resource.kind == ConfigResourceType::BROKER) {
+            return;
+        }
+        let config = with_dynamic(&self.live.config.load(), image, self.node_id);
+        self.live.config.store(Arc::new(config));
+        for topic in self.replicas.topics().iter() {
+            self.configure(image, &topic.identity.name);
+        }
+    }
+
+    fn publish_topic_configs(&self, image: &Image, changed: &BTreeSet<ConfigResource>) {
+        for resource in changed.iter().filter(|resource| resource.kind == ConfigResourceType::TOPIC) {
+            self.configure(image, &resource.name);
+        }
+    }
+
+    /// Gives the partitions of a topic their settings.
+    fn configure(&self, image: &Image, topic: &str) {
+        let topics = self.replicas.topics();
+        let Some(hosted) = topics.by_name(topic) else { return };
+        let settings = PartitionSettings::of_topic(&self.live.config.load(), image, topic);
+        for partition in hosted.partitions() {
+            partition.set_settings(Arc::clone(&settings));
+        }
+    }
+
+    fn delete(&self, delta: &Delta) {
+        if delta.topics.deleted.is_empty() {
+            return;
+        }
+        for partition in self.replicas.remove(delta.topics.deleted.keys().copied()) {
+            self.storage.delete_later(&partition);
+        }
+    }
+
+    fn create_and_lead(&self, image: &Image, delta: &Delta) {
+        let mut added = Vec::new();
+        for (id, changed) in &delta.topics.changed {
+            let Some(topic) = image.topics().get_by_id(*id) else { continue };
+            added.extend(self.follow_topic(image, topic, changed));
+        }
+        if !added.is_empty() {
+            self.replicas.add(added);
+        }
+    }
+
+    /// Makes the changed partitions of a topic follow; those that are new come back.
+    fn follow_topic(&self, image: &Image, topic: &Topic, changed: &BTreeSet<i32>) -> Vec<Arc<Partition>> {
+        let hosted = self.replicas.topics().by_id(topic.id).cloned();
+        let identity = match &hosted {
+            Some(hosted) => Arc::clone(&hosted.identity),
+            None => Arc::new(TopicIdentity { name: topic.name.to_string(), id: topic.id }),
+        };
+        let settings = PartitionSettings::of_topic(&self.live.config.load(), image, &topic.name);
+        let mut new = Vec::new();
+        for &index in changed {
+            let Some(registration) = topic.partition(index).filter(|it| it.replicas.contains(&self.node_id)) else {
+                continue;
+            };
+            let epoch = registration.leader_epoch;
+            match hosted.as_ref().and_then(|hosted| hosted.partition(index)) {
+                Some(partition) => partition.lead_with_epoch(epoch).unwrap_or_else(|error| {
+                    tracing::error!(%partition, %error, "a new leader epoch can't be recorded");
+                }),
+                None => match self.storage.create(&identity, index, epoch, &settings) {
+                    Ok(partition) => new.push(Arc::new(partition)),
+                    Err(error) => tracing::error!(topic = %topic.name, index, %error, "a partition can't be made"),
+                },
+            }
+        }
+        new
+    }
+}
+
+/// The settings with the dynamic ones of `image`. A dynamic value that is not valid has no effect.
+pub fn with_dynamic(config: &BrokerConfig, image: &Image, node_id: i32) -> BrokerConfig {
+    let overrides = |resource: ConfigResource| -> Overrides {
+        image.configs().get(&resource).map_or_else(Overrides::new, |map| Overrides::clone(map))
+    };
+    let dynamic = DynamicConfig {
+        broker: overrides(ConfigResource::broker(node_id)),
+        default: overrides(ConfigResource::default_broker()),
+    };
+    let (config, errors) = config.with_dynamic(dynamic);
+    for error in errors {
+        tracing::warn!(%error, "a dynamic setting has no effect");
+    }
+    config
+}

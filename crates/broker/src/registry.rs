@@ -1,0 +1,99 @@
+//! The one table of APIs. ApiVersions, dispatch, and the README's table read it, so what is advertised is what is served.
+//! What an API does lives in its own file under `handlers/`.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use milena_net::{LocalBoxFuture, Outgoing, Reply};
+use milena_protocol::ApiKey;
+
+use crate::handlers;
+use crate::ports::Ports;
+use crate::request::{Call, OwnedRequest, Refusal};
+
+/// One API: its key, the versions it serves, and who answers.
+pub struct Api {
+    /// Which API.
+    pub key: ApiKey,
+    /// Versions that are served.
+    pub versions: RangeInclusive<i16>,
+    /// Lowest version that ApiVersions names. Differs from the served one only for Produce, where a higher minimum
+    /// makes old librdkafka versions switch compression off.
+    pub advertised_min: i16,
+    /// Who answers.
+    pub handler: Handler,
+}
+
+/// How an API is served.
+#[derive(Clone, Copy)]
+pub enum Handler {
+    /// Answers at once from memory, reading the frame where it was received.
+    Now(fn(&Call<'_>, &Ports, &mut Outgoing) -> Result<(), Refusal>),
+    /// Waits for something, mostly the controller: owns a copy of the frame; later requests of the connection wait.
+    Later(fn(OwnedRequest, Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>>),
+    /// Consecutive Produce requests of one wake-up, taken together.
+    Produce,
+    /// Answers at once or waits for data.
+    Fetch,
+}
+
+impl Api {
+    /// An API that answers from memory.
+    pub const fn now(
+        key: ApiKey,
+        versions: RangeInclusive<i16>,
+        handle: fn(&Call<'_>, &Ports, &mut Outgoing) -> Result<(), Refusal>,
+    ) -> Self {
+        Self::new(key, versions, Handler::Now(handle))
+    }
+
+    /// An API that waits.
+    pub const fn later(
+        key: ApiKey,
+        versions: RangeInclusive<i16>,
+        handle: fn(OwnedRequest, Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>>,
+    ) -> Self {
+        Self::new(key, versions, Handler::Later(handle))
+    }
+
+    /// An API with any kind of handler.
+    pub const fn new(key: ApiKey, versions: RangeInclusive<i16>, handler: Handler) -> Self {
+        Self { key, advertised_min: *versions.start(), versions, handler }
+    }
+
+    /// The same API, advertised from `min` on.
+    pub const fn advertised_from(mut self, min: i16) -> Self {
+        self.advertised_min = min;
+        self
+    }
+}
+
+/// All APIs, by key.
+pub static APIS: &[Api] = &[
+    handlers::produce::API,
+    handlers::fetch::API,
+    handlers::list_offsets::API,
+    handlers::metadata::API,
+    handlers::find_coordinator::API,
+    handlers::api_versions::API,
+    handlers::init_producer_id::API,
+    handlers::offset_for_leader_epoch::API,
+    handlers::describe_configs::API,
+    handlers::describe_log_dirs::API,
+    handlers::describe_cluster::API,
+    handlers::describe_topic_partitions::API,
+];
+
+/// Finds an API by its key.
+pub fn find(key: ApiKey) -> Option<&'static Api> {
+    const KEYS: usize = 128;
+    static BY_KEY: std::sync::OnceLock<[Option<&'static Api>; KEYS]> = std::sync::OnceLock::new();
+    let by_key = BY_KEY.get_or_init(|| {
+        let mut table = [None; KEYS];
+        for api in APIS {
+            table[api.key.0 as usize] = Some(api);
+        }
+        table
+    });
+    by_key.get(usize::try_from(key.0).ok()?).copied().flatten()
+}

@@ -1,0 +1,139 @@
+//! A request as handlers meet it: header, body, and the way back. Framing is `net`'s business, the meaning of a body
+//! the handler's.
+
+use std::borrow::Cow;
+
+use milena_net::Outgoing;
+use milena_protocol::messages::ResponseHeader;
+use milena_protocol::{
+    ApiKey, DecodeError, EncodeError, Gap, Message, Reader, Writer, framing, response_header_version,
+};
+
+use crate::session::Peer;
+
+/// What a request says about itself.
+#[derive(Clone, Debug)]
+pub struct Header<'a> {
+    /// Which API.
+    pub key: ApiKey,
+    /// Version of the request, and so of the response.
+    pub version: i16,
+    /// Comes back with the response.
+    pub correlation_id: i32,
+    /// The client's name for itself.
+    pub client_id: Option<Cow<'a, str>>,
+}
+
+impl<'a> Header<'a> {
+    /// Reads the header of a frame; also says where the body begins.
+    ///
+    /// # Errors
+    /// [`Refusal::Malformed`] when the frame ends within the header or its tagged section is broken.
+    pub fn parse(frame: &'a [u8]) -> Result<(Self, usize), Refusal> {
+        let (header, body) = framing::decode_request_header(frame)?;
+        let body_at = frame.len() - body.remaining();
+        Ok((
+            Self::new(header.request_api_key, header.request_api_version, header.correlation_id, header.client_id),
+            body_at,
+        ))
+    }
+
+    /// A header with these fields.
+    pub fn new(key: i16, version: i16, correlation_id: i32, client_id: Option<Cow<'a, str>>) -> Self {
+        Self { key: ApiKey(key), version, correlation_id, client_id }
+    }
+}
+
+/// A request of one connection, borrowed from the buffer it was received in.
+pub struct Call<'a> {
+    /// Its header.
+    pub header: Header<'a>,
+    /// Its body.
+    pub body: &'a [u8],
+    /// Who sent it.
+    pub peer: &'a Peer,
+}
+
+impl<'a> Call<'a> {
+    /// Decodes the body.
+    ///
+    /// # Errors
+    /// [`Refusal::Malformed`] when the body is not one of this version. Bytes after it are ignored, as by Kafka.
+    pub fn request<M: Message<'a>>(&self) -> Result<M, Refusal> {
+        Ok(M::decode(&mut Reader::new(self.body), self.header.version)?)
+    }
+
+    /// Puts a response onto `out`.
+    ///
+    /// # Errors
+    /// [`Refusal::Unanswerable`] when the response says something that this version has no words for.
+    pub fn answer<'r, M: Message<'r>>(&self, out: &mut Outgoing, response: &M) -> Result<(), Refusal> {
+        let gaps = answer(&self.header, out, response)?;
+        debug_assert!(gaps.is_empty(), "only Fetch leaves gaps");
+        Ok(())
+    }
+}
+
+/// Puts a response to a request with `header` onto `out`. Bytes of gaps are the caller's to send: where they go comes
+/// back.
+///
+/// # Errors
+/// [`Refusal::Unanswerable`] when the response says something that this version has no words for.
+pub fn answer<'r, M: Message<'r>>(header: &Header<'_>, out: &mut Outgoing, response: &M) -> Result<Vec<Gap>, Refusal> {
+    let mut writer = Writer::over(std::mem::take(&mut out.bytes));
+    let written = write(header, &mut writer, response);
+    out.bytes = writer.buf;
+    written.map(|()| writer.gaps)
+}
+
+fn write<'r, M: Message<'r>>(header: &Header<'_>, writer: &mut Writer, response: &M) -> Result<(), Refusal> {
+    let head = ResponseHeader { correlation_id: header.correlation_id };
+    let version = response_header_version(header.key, header.version).unwrap_or(0);
+    head.encode(writer, version)?;
+    Ok(response.encode(writer, header.version)?)
+}
+
+/// A request that owns its frame, so that it can wait.
+pub struct OwnedRequest {
+    frame: Box<[u8]>,
+    body_at: usize,
+    peer: Peer,
+}
+
+impl OwnedRequest {
+    /// Copies a request out of its connection's buffer.
+    pub fn new(frame: &[u8], body_at: usize, peer: &Peer) -> Self {
+        Self { frame: frame.into(), body_at, peer: peer.clone() }
+    }
+
+    /// The request, borrowed.
+    pub fn call(&self) -> Call<'_> {
+        let (header, _) = Header::parse(&self.frame).expect("the header was parsed before the frame was copied");
+        Call { header, body: &self.frame[self.body_at..], peer: &self.peer }
+    }
+}
+
+/// Why a request gets no response and its connection is closed.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The bytes are not a request.
+    #[error("malformed request: {0}")]
+    Malformed(#[from] DecodeError),
+    /// Nobody here serves this API.
+    #[error("api key {key} version {version} is not served")]
+    Unsupported {
+        /// The key asked for.
+        key: i16,
+        /// The version asked for.
+        version: i16,
+    },
+    /// The answer can't be said in the request's version.
+    #[error("response can't be encoded: {0}")]
+    Unanswerable(#[from] EncodeError),
+    /// A Produce request with acks=0 failed; closing is the only way to say so.
+    #[error("a produce request with acks=0 failed: {0}")]
+    SilentFailure(&'static str),
+    /// The broker is stopping.
+    #[error("the broker is stopping")]
+    Stopping,
+}

@@ -1,0 +1,174 @@
+//! The broker's log directories: where partitions are put, opened, checkpointed and deleted. Which partitions there
+//! are is the metadata's word.
+//!
+//! Order of a stop, so that a crash at any point is seen as one: every log is closed and synced, then the checkpoints
+//! are written, then the clean marker, then the locks go.
+
+mod open;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use milena_io::{Clock, Disk};
+use milena_log::{
+    Checkpoint, CleanMarker, DirKind, Log, LogDirectory, LogError, Offsets, OpenParams, PartitionDirName,
+};
+use milena_protocol::Uuid;
+use parking_lot::Mutex;
+
+use crate::partition::{Partition, TopicIdentity};
+use crate::replicas::Topics;
+use crate::settings::PartitionSettings;
+
+pub use open::{Found, Wanted};
+
+/// One log directory.
+pub struct Directory {
+    files: LogDirectory,
+    /// What the clean-shutdown marker said; `None` when the last run did not stop in order.
+    clean: Option<CleanMarker>,
+    /// Its id in the metadata.
+    pub id: Uuid,
+    partitions: AtomicUsize,
+}
+
+impl Directory {
+    /// Where it is.
+    pub fn path(&self) -> &std::path::Path {
+        self.files.path()
+    }
+}
+
+/// All log directories.
+pub struct Storage {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    directories: Vec<Directory>,
+    deletions: Mutex<Vec<Deletion>>,
+}
+
+/// Files of a deleted partition, and when they go.
+struct Deletion {
+    path: PathBuf,
+    due_ms: i64,
+}
+
+impl Storage {
+    /// Locks the directories, which have these ids, and takes their clean-shutdown markers: a crash from here on is seen
+    /// as one.
+    ///
+    /// # Errors
+    /// [`LogError::Locked`] when another process has one of them.
+    pub fn lock(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, ids: &[(PathBuf, Uuid)]) -> Result<Self, LogError> {
+        let lock = |(path, id): &(PathBuf, Uuid)| {
+            let files = LogDirectory::open(Arc::clone(&disk), path)?;
+            Ok(Directory { files, clean: None, id: *id, partitions: AtomicUsize::new(0) })
+        };
+        let mut directories = ids.iter().map(lock).collect::<Result<Vec<_>, LogError>>()?;
+        for directory in &mut directories {
+            directory.clean = directory.files.take_clean_marker()?;
+            directory.files.create_checkpoints(&Checkpoint::ALL)?;
+        }
+        Ok(Self { disk, clock, directories, deletions: Mutex::default() })
+    }
+
+    /// The epoch with which the broker stopped in order; -1 when it did not, or directories say different things.
+    pub fn previous_broker_epoch(&self) -> i64 {
+        let mut epochs = self.directories.iter().map(|it| it.clean.map_or(-1, |marker| marker.broker_epoch));
+        let first = epochs.next().unwrap_or(-1);
+        if epochs.all(|epoch| epoch == first) { first } else { -1 }
+    }
+
+    /// The directories, in the order of the configuration.
+    pub fn directories(&self) -> &[Directory] {
+        &self.directories
+    }
+
+    /// Makes a new partition in the directory that has the fewest.
+    ///
+    /// # Errors
+    /// When its files can't be made.
+    pub fn create(
+        &self,
+        topic: &Arc<TopicIdentity>,
+        index: i32,
+        leader_epoch: i32,
+        settings: &Arc<PartitionSettings>,
+    ) -> Result<Partition, LogError> {
+        let emptiest = |&at: &usize| self.directories[at].partitions.load(Ordering::Relaxed);
+        let at = (0..self.directories.len()).min_by_key(emptiest).unwrap_or(0);
+        let name = PartitionDirName::format(&topic.name, index, DirKind::Current, 0);
+        let path = self.directories[at].path().join(name);
+        let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, now_ms: self.clock.now_ms() };
+        let (log, _) = Log::open(Arc::clone(&self.disk), &path, Arc::clone(&settings.log), params)?;
+        milena_log::write_topic_id(&*self.disk, &path, &topic.id.to_string())?;
+        self.directories[at].partitions.fetch_add(1, Ordering::Relaxed);
+        Partition::lead(Arc::clone(topic), index, at, log, leader_epoch, Arc::clone(settings))
+    }
+
+    /// Moves a retired partition's directory out of the way; its files go after `file.delete.delay.ms`.
+    pub fn delete_later(&self, partition: &Partition) {
+        let mut log = partition.log();
+        if let Err(error) = log.rename_for_deletion(fastrand::u128(..)) {
+            tracing::error!(%partition, %error, "a deleted partition's directory can't be moved away");
+            return;
+        }
+        self.directories[partition.directory].partitions.fetch_sub(1, Ordering::Relaxed);
+        let due_ms = self.clock.now_ms().saturating_add(partition.settings().file_delete_delay_ms);
+        self.deletions.lock().push(Deletion { path: log.dir().to_owned(), due_ms });
+    }
+
+    /// Removes the files of deleted partitions whose time has come.
+    pub fn delete_due(&self) {
+        let now_ms = self.clock.now_ms();
+        let due: Vec<Deletion> = self.deletions.lock().extract_if(.., |deletion| deletion.due_ms <= now_ms).collect();
+        for deletion in due {
+            if let Err(error) = self.disk.remove_dir_all(&deletion.path) {
+                tracing::error!(path = %deletion.path.display(), %error, "a deleted partition's files can't be removed");
+            }
+        }
+    }
+
+    /// Writes one kind of checkpoint in every directory.
+    ///
+    /// # Errors
+    /// The first failure; the other directories are written all the same.
+    pub fn checkpoint(&self, topics: &Topics, which: Checkpoint) -> Result<(), LogError> {
+        let mut offsets: Vec<Offsets> = self.directories.iter().map(|_| Offsets::default()).collect();
+        for partition in topics.partitions() {
+            if let Some(offset) = partition.checkpointed(which) {
+                offsets[partition.directory].insert(&partition.topic.name, partition.index, offset);
+            }
+        }
+        let write = |(directory, offsets): (&Directory, &Offsets)| directory.files.write_checkpoint(which, offsets);
+        let results: Vec<_> = self.directories.iter().zip(&offsets).map(write).collect();
+        results.into_iter().collect()
+    }
+
+    /// Closes every partition and leaves the directories as a clean stop does. A directory in which anything failed
+    /// gets no clean marker.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn close(self, topics: &Topics, broker_epoch: i64) -> Result<(), LogError> {
+        let mut failed: Vec<Option<LogError>> = self.directories.iter().map(|_| None).collect();
+        for partition in topics.partitions() {
+            if let Err(error) = partition.log().close() {
+                tracing::error!(%partition, %error, "a partition can't be closed");
+                failed[partition.directory].get_or_insert(error);
+            }
+        }
+        for which in [Checkpoint::RecoveryPoint, Checkpoint::LogStart, Checkpoint::HighWatermark] {
+            self.checkpoint(topics, which)?;
+        }
+        for (directory, failure) in self.directories.into_iter().zip(failed) {
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            directory.files.write_clean_marker(broker_epoch)?;
+            directory.files.unlock()?;
+        }
+        Ok(())
+    }
+}
