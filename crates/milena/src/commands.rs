@@ -1,0 +1,4 @@
+//! One file for each command.
+
+pub mod start;
+pub mod storage;

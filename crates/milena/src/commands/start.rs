@@ -1,0 +1,88 @@
+//! `milena start`.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use milena_broker::broker::Broker;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::settings;
+
+/// Arguments of `milena start`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    settings: settings::Arguments,
+}
+
+/// Runs a broker until a signal stops it.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let began = Instant::now();
+    let filter = EnvFilter::try_from_env("MILENA_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).init();
+    let (settings, config) = arguments.settings.load()?;
+    let signals = Signals::listen()?;
+    let data_dirs = config.log_dirs().join(", ");
+    let broker = Broker::start(config, !settings.has_file())?;
+    tell(&broker, &data_dirs, began);
+    let signal = signals.wait();
+    println!("milena: {signal} received, stopping");
+    broker.stop()?;
+    println!("milena: stopped in order; the next start has nothing to recover");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what the start found, and that it is over.
+fn tell(broker: &Broker, data_dirs: &str, began: Instant) {
+    let report = broker.report();
+    if let Some(line) = report.formatted.last() {
+        println!("milena: {line}");
+    }
+    let found = report.found;
+    if found.partitions > 0 {
+        let how = if report.clean { "stopped in order" } else { "not stopped in order" };
+        println!(
+            "milena: {} partitions, {how} last time; {} checked, {} bytes cut",
+            found.partitions, found.recovered, found.bytes_cut
+        );
+    }
+    for (name, address) in broker.addresses() {
+        println!("milena: {name} listens on {address}");
+    }
+    println!("milena: ready after {} ms, data in {data_dirs}", began.elapsed().as_millis());
+    // Tools and test containers wait for this line.
+    println!("[KafkaRaftServer nodeId={}] Kafka Server started", broker.node_id());
+}
+
+/// Ctrl-C, SIGTERM and SIGHUP.
+struct Signals {
+    runtime: tokio::runtime::Runtime,
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listen = |kind| {
+            let _inside = runtime.enter();
+            signal(kind).context("listening for signals")
+        };
+        let (interrupt, terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let hang_up = listen(SignalKind::hangup())?;
+        Ok(Self { runtime, interrupt, terminate, hang_up })
+    }
+
+    fn wait(mut self) -> &'static str {
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = self.terminate.recv() => "SIGTERM",
+                _ = self.hang_up.recv() => "SIGHUP",
+            }
+        })
+    }
+}

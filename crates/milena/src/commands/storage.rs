@@ -1,0 +1,137 @@
+//! `milena storage`: Kafka's kafka-storage, by the same names.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use milena_config::BrokerConfig;
+use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng};
+use milena_metadata::MetadataVersion;
+use milena_quorum::{FormatOptions, QuorumArguments, QuorumMode, random_uuid};
+use milena_raft::VoterEndpoint;
+
+use crate::settings;
+
+/// What to do.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Formats the log directories of a configuration.
+    Format(Format),
+    /// Tells what the log directories of a configuration hold.
+    Info(settings::Arguments),
+    /// Prints a random id, such as a cluster's.
+    RandomUuid,
+}
+
+/// Arguments of `milena storage format`.
+#[derive(clap::Args)]
+pub struct Format {
+    #[command(flatten)]
+    settings: settings::Arguments,
+    /// The cluster's id; a random one when not given.
+    #[arg(long, short = 't', value_name = "ID")]
+    cluster_id: Option<String>,
+    /// Leaves formatted directories alone instead of failing.
+    #[arg(long, short = 'g')]
+    ignore_formatted: bool,
+    /// Kafka release or metadata version to begin with.
+    #[arg(long, short = 'r', value_name = "VERSION")]
+    release_version: Option<String>,
+    /// A feature's level; can be given many times.
+    #[arg(long, short = 'f', value_name = "FEATURE=LEVEL")]
+    feature: Vec<String>,
+    /// A quorum of which this node is the only voter.
+    #[arg(long, short = 's')]
+    standalone: bool,
+    /// The voters: id@host:port:directory, separated by commas.
+    #[arg(long, short = 'I', value_name = "VOTERS")]
+    initial_controllers: Option<String>,
+    /// The voters are learnt from the quorum.
+    #[arg(long, short = 'N')]
+    no_initial_controllers: bool,
+}
+
+/// Runs one of the storage commands.
+pub fn run(command: &Command) -> Result<ExitCode> {
+    match command {
+        Command::Format(arguments) => arguments.run(),
+        Command::Info(settings) => info(settings),
+        Command::RandomUuid => {
+            println!("{}", random_uuid(&mut RealRng));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn log_dirs(config: &BrokerConfig) -> Vec<PathBuf> {
+    config.log_dirs().iter().map(PathBuf::from).collect()
+}
+
+fn info(settings: &settings::Arguments) -> Result<ExitCode> {
+    let (_, config) = settings.load()?;
+    let mut dirs = log_dirs(&config);
+    let metadata_dir = PathBuf::from(config.metadata_log_dir());
+    if !dirs.contains(&metadata_dir) {
+        dirs.push(metadata_dir);
+    }
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
+    let info = milena_quorum::info(&disk, &dirs);
+    print!("{info}");
+    Ok(if info.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Format {
+    fn run(&self) -> Result<ExitCode> {
+        let (_, config) = self.settings.load()?;
+        let options = self.options(&config)?;
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
+        let formatted = milena_quorum::format(&disk, &options, &mut RealRng, RealClock::new().now_ms())?;
+        for line in formatted.lines {
+            println!("{line}");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn options(&self, config: &BrokerConfig) -> Result<FormatOptions> {
+        let release = self.release_version.as_deref().map(MetadataVersion::from_name).transpose()?;
+        let cluster_id = self.cluster_id.clone().unwrap_or_else(|| random_uuid(&mut RealRng).to_string());
+        Ok(FormatOptions {
+            cluster_id,
+            node_id: config.node_id(),
+            dirs: log_dirs(config),
+            metadata_dir: PathBuf::from(config.metadata_log_dir()),
+            is_controller: config.is_controller(),
+            mode: self.mode(config)?,
+            release,
+            features: self.features()?,
+            ignore_formatted: self.ignore_formatted,
+            scram: Vec::new(),
+        })
+    }
+
+    fn mode(&self, config: &BrokerConfig) -> Result<QuorumMode> {
+        let listener = milena_broker::broker::controller_listener(config);
+        let endpoint = VoterEndpoint { name: listener.name.clone(), host: listener.host, port: listener.port };
+        let arguments = QuorumArguments {
+            is_controller: config.is_controller(),
+            static_voters: !config.quorum_voters().is_empty(),
+            standalone: self.standalone.then_some(endpoint),
+            initial_controllers: self.initial_controllers.as_deref(),
+            no_initial_controllers: self.no_initial_controllers,
+            controller_listener: &listener.name,
+        };
+        Ok(QuorumMode::choose(arguments)?)
+    }
+
+    fn features(&self) -> Result<BTreeMap<String, i16>> {
+        let mut features = BTreeMap::new();
+        for text in &self.feature {
+            let Some((name, level)) = text.split_once('=') else { bail!("--feature wants NAME=LEVEL, not '{text}'") };
+            let level = level.trim().parse().with_context(|| format!("level of feature {name}"))?;
+            features.insert(name.trim().to_owned(), level);
+        }
+        Ok(features)
+    }
+}
