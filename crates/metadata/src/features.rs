@@ -50,7 +50,7 @@ const fn plain(name: &'static str, max: i16, defaults: &'static [(i16, i16)]) ->
 static FEATURES: [Feature; 7] = [
     Feature { name: ELR_VERSION, min: 0, max: 1, defaults: &[(1, 26)], needs: &[(1, 23)] },
     plain(GROUP_VERSION, 1, &[(1, 22)]),
-    plain(KRAFT_VERSION, 1, &[]),
+    plain(KRAFT_VERSION, 1, &[(1, 21)]),
     Feature {
         name: METADATA_VERSION,
         min: MetadataVersion::MINIMUM.level(),
