@@ -1,6 +1,8 @@
 //! AlterConfigs and IncrementalAlterConfigs as pure functions: overrides and edits in, changes out. Whether the
 //! outcome is allowed is asked of the resource's own module.
 
+use std::collections::HashSet;
+
 use crate::Overrides;
 use crate::definition::{self, ConfigType, Definition};
 use crate::error::AlterError;
@@ -70,7 +72,8 @@ impl Operation {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// Kafka's name.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Set => "SET",
             Self::Delete => "DELETE",
@@ -98,6 +101,50 @@ pub struct Change {
     pub name: String,
     /// The new value; `None` removes the override.
     pub value: Option<String>,
+}
+
+/// Checks the name of a resource that is to be altered.
+///
+/// # Errors
+/// INVALID_REQUEST with Kafka's message.
+pub fn check_resource_name(kind: Resource, name: &str) -> Result<(), AlterError> {
+    let refuse = |message: &str| Err(AlterError::InvalidRequest(message.to_owned()));
+    match kind {
+        Resource::Topic if name.is_empty() => refuse("Default topic resources are not allowed."),
+        Resource::Group if name.is_empty() => refuse("Default group resources are not allowed."),
+        Resource::ClientMetrics if name.is_empty() => refuse("Subscription name can't be empty"),
+        Resource::Broker if !name.is_empty() => match name.parse::<i32>() {
+            Ok(id) if id < 0 => refuse("Invalid negative broker ID."),
+            Ok(_) => Ok(()),
+            Err(_) => refuse("Unable to parse broker name as a base 10 number."),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Checks that a broker's resource in an alteration is the node that was asked, or the default of all.
+///
+/// # Errors
+/// INVALID_REQUEST with Kafka's message.
+pub fn check_broker_is(node_id: i32, name: &str) -> Result<(), AlterError> {
+    if name.is_empty() || name.parse() == Ok(node_id) {
+        return Ok(());
+    }
+    Err(AlterError::InvalidRequest(match name.parse::<i32>() {
+        Ok(_) => format!("Unexpected broker id, expected {node_id}, but received {name}"),
+        Err(_) => format!("Node id must be an integer, but it is: {name}"),
+    }))
+}
+
+/// The whole new configuration that an AlterConfigs request names.
+///
+/// # Errors
+/// INVALID_REQUEST for a repeated key or a missing value.
+pub fn collect<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Result<Overrides, AlterError> {
+    let set = |(name, value)| Edit { name, operation: Operation::Set, value };
+    let edits: Vec<Edit<'_>> = pairs.into_iter().map(set).collect();
+    check_shape(&edits)?;
+    Ok(edits.iter().map(|e| (e.name.to_owned(), e.value.unwrap_or_default().to_owned())).collect())
 }
 
 /// The changes that `edits` make to a resource with the overrides `existing`.
@@ -150,8 +197,8 @@ pub fn apply(existing: &Overrides, changes: &[Change]) -> Overrides {
 /// # Errors
 /// INVALID_REQUEST with Kafka's message.
 pub fn check_shape(edits: &[Edit<'_>]) -> Result<(), AlterError> {
-    let repeated = |i: usize| edits[..i].iter().any(|e| e.name == edits[i].name);
-    if (0..edits.len()).any(repeated) {
+    let mut seen = HashSet::new();
+    if !edits.iter().all(|edit| seen.insert(edit.name)) {
         return Err(AlterError::InvalidRequest("Error due to duplicate config keys".to_owned()));
     }
     let null = |e: &&Edit<'_>| e.operation != Operation::Delete && e.value.is_none();
@@ -159,7 +206,7 @@ pub fn check_shape(edits: &[Edit<'_>]) -> Result<(), AlterError> {
     if nulls.is_empty() {
         return Ok(());
     }
-    Err(AlterError::InvalidRequest(format!("Null value not supported for : {}", nulls.join(","))))
+    Err(AlterError::InvalidRequest(format!("Null value not supported for : {}", nulls.join(", "))))
 }
 
 fn edit_list(kind: Resource, edit: &Edit<'_>, current: Option<&String>) -> Result<String, AlterError> {
@@ -179,4 +226,68 @@ fn edit_list(kind: Resource, edit: &Edit<'_>, current: Option<&String>) -> Resul
         }
     }
     Ok(entries.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn overrides(pairs: &[(&str, &str)]) -> Overrides {
+        pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+    }
+
+    fn change(name: &str, value: Option<&str>) -> Change {
+        Change { name: name.to_owned(), value: value.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_replacement_removes_what_it_does_not_name() {
+        let existing = overrides(&[("a", "1"), ("b", "2"), ("c", "3")]);
+        let new = overrides(&[("b", "2"), ("c", "4")]);
+        let changes = replace(Resource::Topic, &existing, &new);
+        assert_eq!(changes, [change("c", Some("4")), change("a", None)]);
+        assert_eq!(apply(&existing, &changes), new);
+    }
+
+    #[test]
+    fn an_edit_that_changes_nothing_is_recorded_for_brokers_only() {
+        let existing = overrides(&[("retention.ms", "1"), ("log.retention.ms", "1")]);
+        let set = |name| [Edit { name, operation: Operation::Set, value: Some("1") }];
+        assert_eq!(incremental(Resource::Topic, &existing, &set("retention.ms")), Ok(vec![]));
+        let expected = vec![change("log.retention.ms", Some("1"))];
+        assert_eq!(incremental(Resource::Broker, &existing, &set("log.retention.ms")), Ok(expected));
+    }
+
+    #[test]
+    fn lists_start_from_the_keys_default() {
+        let edit = |operation, value| [Edit { name: "cleanup.policy", operation, value: Some(value) }];
+        let alter = |edits: &[Edit<'_>]| incremental(Resource::Topic, &Overrides::new(), edits).unwrap();
+        let appended = alter(&edit(Operation::Append, "compact,delete"));
+        assert_eq!(appended, [change("cleanup.policy", Some("delete,compact"))]);
+        let subtracted = alter(&edit(Operation::Subtract, "delete"));
+        assert_eq!(subtracted, [change("cleanup.policy", Some(""))]);
+    }
+
+    #[test]
+    fn repeated_keys_and_missing_values_are_refused() {
+        assert_eq!(
+            collect([("a", Some("1")), ("a", Some("2"))]).unwrap_err().to_string(),
+            "Error due to duplicate config keys"
+        );
+        let error = collect([("a", None), ("b", Some("2")), ("c", None)]).unwrap_err();
+        assert_eq!((error.code(), error.to_string().as_str()), (42, "Null value not supported for : a, c"));
+    }
+
+    #[test]
+    fn resource_names_are_checked() {
+        assert_eq!(check_resource_name(Resource::Broker, ""), Ok(()));
+        for (kind, name) in [(Resource::Topic, ""), (Resource::Group, ""), (Resource::Broker, "x")] {
+            assert_eq!(check_resource_name(kind, name).unwrap_err().code(), 42);
+        }
+        assert_eq!(check_broker_is(1, "1"), Ok(()));
+        assert_eq!(
+            check_broker_is(1, "77").unwrap_err().to_string(),
+            "Unexpected broker id, expected 1, but received 77"
+        );
+    }
 }

@@ -77,7 +77,11 @@ impl BrokerConfig {
         }
         let statics = with_node_id_synonyms(settings.iter().map(|(n, s)| (n.to_owned(), s.value.clone())).collect());
         let located = |error: ConfigError| {
-            let origin = settings.get(error.name()).map(|s| s.origin.clone());
+            // An address that is not advertised elsewhere comes from the listeners.
+            let stated = settings.get(error.name());
+            let stated =
+                stated.or_else(|| settings.get("listeners").filter(|_| error.name() == "advertised.listeners"));
+            let origin = stated.map(|s| s.origin.clone());
             StartError { error, origin }
         };
         let (values, errors) = parse_values(&statics);

@@ -103,15 +103,6 @@ impl UpdateMode {
     }
 }
 
-/// How much of a key Milena acts on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// Acts as in Kafka.
-    Full,
-    /// Parsed, validated and described; nothing acts on it.
-    None,
-}
-
 /// One configuration key.
 #[derive(Debug, Clone)]
 pub struct Definition {
@@ -137,8 +128,8 @@ pub struct Definition {
     pub broker_key: Option<&'static str>,
     /// Broker configurations that bound this group configuration from below and above.
     pub broker_bounds: (Option<&'static str>, Option<&'static str>),
-    /// Whether Milena acts on it.
-    pub effect: Effect,
+    /// Milena acts on it as Kafka does; otherwise it is parsed, validated and described only.
+    pub effective: bool,
 }
 
 impl Definition {
@@ -177,9 +168,13 @@ impl Catalog {
         self.definitions.iter()
     }
 
-    fn new(tables: &[&'static str]) -> Self {
+    fn new(kind: &str, tables: &[&'static str]) -> Self {
         let mut definitions: Vec<Definition> = tables.iter().flat_map(|table| read_table(table)).collect();
         definitions.sort_by_key(|d| d.name);
+        for (_, name) in effective_keys().filter(|(k, _)| *k == kind) {
+            let definition = definitions.iter_mut().find(|d| d.name == name);
+            definition.unwrap_or_else(|| panic!("effective.tsv: no {kind} key {name}")).effective = true;
+        }
         let index = definitions.iter().enumerate().map(|(i, d)| (d.name, i)).collect();
         Self { definitions, index }
     }
@@ -187,27 +182,34 @@ impl Catalog {
 
 /// Broker keys: Kafka's and Milena's own (`milena.*`).
 pub fn broker() -> &'static Catalog {
-    static CATALOG: LazyLock<Catalog> =
-        LazyLock::new(|| Catalog::new(&[include_str!("../data/broker.tsv"), include_str!("../data/milena.tsv")]));
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
+        Catalog::new("broker", &[include_str!("../data/broker.tsv"), include_str!("../data/milena.tsv")])
+    });
     &CATALOG
 }
 
 /// Topic keys.
 pub fn topic() -> &'static Catalog {
-    static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(&[include_str!("../data/topic.tsv")]));
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new("topic", &[include_str!("../data/topic.tsv")]));
     &CATALOG
 }
 
 /// Group keys.
 pub fn group() -> &'static Catalog {
-    static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(&[include_str!("../data/group.tsv")]));
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new("group", &[include_str!("../data/group.tsv")]));
     &CATALOG
 }
 
 /// Client metrics subscription keys.
 pub fn client_metrics() -> &'static Catalog {
-    static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(&[include_str!("../data/client_metrics.tsv")]));
+    static CATALOG: LazyLock<Catalog> =
+        LazyLock::new(|| Catalog::new("client_metrics", &[include_str!("../data/client_metrics.tsv")]));
     &CATALOG
+}
+
+/// Kind of resource and name of every key that Milena acts on.
+fn effective_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
+    include_str!("../data/effective.tsv").lines().skip(1).filter_map(|line| line.split_once('\t'))
 }
 
 /// Reads a table whose first line names the columns. The tables are part of the program, so a bad line is a
@@ -251,7 +253,7 @@ fn read_line(columns: &[&str], line: &'static str) -> Definition {
         internal: optional("internal") == Some("true"),
         broker_key: optional("broker_key"),
         broker_bounds: bounds.map_or((None, None), |(low, high)| (bound(low), bound(high))),
-        effect: if cell("effect") == "yes" { Effect::Full } else { Effect::None },
+        effective: false,
     }
 }
 

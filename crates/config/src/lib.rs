@@ -7,7 +7,7 @@
 //! | [`properties`], [`environment`], [`settings`] | `server.properties`, `KAFKA_*`, flags; who wins; nearest names |
 //! | [`broker`] | the node's effective configuration with typed getters and its cross-checks |
 //! | [`dynamic`] | which broker keys may change while the node runs, and to what |
-//! | [`topic`], [`group`], [`client_metrics`], [`quota`] | the other resources' configurations |
+//! | [`topic`], [`group`], [`client_metrics`], [`quota`], [`logger`] | the other resources' configurations |
 //! | [`alter`] | SET, DELETE, APPEND, SUBTRACT as pure functions, for the controller |
 //! | [`describe`] | the entries of DescribeConfigs, without the wire |
 //! | [`documentation`] | one line per key, and the page `docs/configuration.md` |
@@ -22,6 +22,7 @@ pub mod dynamic;
 pub mod environment;
 mod error;
 pub mod group;
+pub mod logger;
 pub mod properties;
 pub mod quota;
 pub mod settings;

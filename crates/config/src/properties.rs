@@ -38,9 +38,9 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
     for (i, natural) in text.split(['\n', '\r']).enumerate() {
         let content = natural.trim_start_matches(is_blank);
         let (start, mut joined) = match open.take() {
-            Some(entry) => entry,
-            None if content.is_empty() || content.starts_with(['#', '!']) => continue,
-            None => (i + 1, String::new()),
+            Some(entry) if !entry.1.is_empty() => entry,
+            _ if content.is_empty() || content.starts_with(['#', '!']) => continue,
+            _ => (i + 1, String::new()),
         };
         let backslashes = content.bytes().rev().take_while(|b| *b == b'\\').count();
         if backslashes % 2 == 1 {
@@ -51,7 +51,8 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
             lines.push((start, joined));
         }
     }
-    lines.extend(open.filter(|(_, content)| !content.is_empty()));
+    // A backslash as the very last character of the text still ends an entry, even an empty one.
+    lines.extend(open);
     lines
 }
 
@@ -140,6 +141,7 @@ mod tests {
         assert_eq!(pairs("a=1,\\\n   2,\\\n   3\nb=x"), [(1, "a".into(), "1,2,3".into()), (4, "b".into(), "x".into())]);
         assert_eq!(one("a=b\\\\"), ("a".to_owned(), "b\\".to_owned()));
         assert_eq!(one("a=b\\"), ("a".to_owned(), "b".to_owned()));
+        assert!(pairs("\\\n# a comment").is_empty());
         assert_eq!(one("a=b\\\n# not a comment"), ("a".to_owned(), "b# not a comment".to_owned()));
     }
 

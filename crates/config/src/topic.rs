@@ -7,7 +7,7 @@ use crate::Overrides;
 use crate::broker::BrokerConfig;
 use crate::definition::{self, Definition};
 use crate::error::{AlterError, ConfigError};
-use crate::value::Value;
+use crate::value::{FromValue, Value};
 
 /// `cleanup.policy`. Neither: an unlimited log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,66 +44,89 @@ pub enum TimestampType {
     LogAppendTime,
 }
 
-/// Effective configuration of one topic. Times are in ms, sizes in bytes.
-#[derive(Debug, Clone)]
-pub struct TopicConfig {
-    values: BTreeMap<&'static str, Value>,
-    /// `cleanup.policy`.
-    pub cleanup_policy: CleanupPolicy,
-    /// `compression.type`.
-    pub compression_type: CompressionType,
-    /// `compression.gzip.level`.
-    pub compression_gzip_level: i32,
-    /// `compression.lz4.level`.
-    pub compression_lz4_level: i32,
-    /// `compression.zstd.level`.
-    pub compression_zstd_level: i32,
-    /// `delete.retention.ms`.
-    pub delete_retention_ms: i64,
-    /// `file.delete.delay.ms`.
-    pub file_delete_delay_ms: i64,
-    /// `flush.messages`.
-    pub flush_messages: i64,
-    /// `flush.ms`.
-    pub flush_ms: i64,
-    /// `index.interval.bytes`.
-    pub index_interval_bytes: i32,
-    /// `max.compaction.lag.ms`.
-    pub max_compaction_lag_ms: i64,
-    /// `max.decompressed.message.bytes`.
-    pub max_decompressed_message_bytes: i32,
-    /// `max.message.bytes`.
-    pub max_message_bytes: i32,
-    /// `message.timestamp.after.max.ms`.
-    pub message_timestamp_after_max_ms: i64,
-    /// `message.timestamp.before.max.ms`.
-    pub message_timestamp_before_max_ms: i64,
-    /// `message.timestamp.type`.
-    pub message_timestamp_type: TimestampType,
-    /// `min.cleanable.dirty.ratio`.
-    pub min_cleanable_dirty_ratio: f64,
-    /// `min.compaction.lag.ms`.
-    pub min_compaction_lag_ms: i64,
-    /// `min.insync.replicas`.
-    pub min_insync_replicas: i32,
-    /// `preallocate`.
-    pub preallocate: bool,
-    /// `remote.storage.enable`.
-    pub remote_storage_enable: bool,
-    /// `retention.bytes`, -1 without limit.
-    pub retention_bytes: i64,
-    /// `retention.ms`, -1 without limit.
-    pub retention_ms: i64,
-    /// `internal.segment.bytes` where set, else `segment.bytes`.
-    pub segment_bytes: i32,
-    /// `segment.index.bytes`.
-    pub segment_index_bytes: i32,
-    /// `segment.jitter.ms`.
-    pub segment_jitter_ms: i64,
-    /// `segment.ms`.
-    pub segment_ms: i64,
-    /// `unclean.leader.election.enable`.
-    pub unclean_leader_election_enable: bool,
+impl FromValue for CleanupPolicy {
+    fn from_value(value: Option<&Value>) -> Self {
+        let has = |policy: &str| matches!(value, Some(Value::List(entries)) if entries.iter().any(|e| e == policy));
+        Self { compact: has("compact"), delete: has("delete") }
+    }
+}
+
+impl FromValue for CompressionType {
+    fn from_value(value: Option<&Value>) -> Self {
+        match value.and_then(Value::text).as_deref() {
+            Some("uncompressed") => Self::Uncompressed,
+            Some("gzip") => Self::Gzip,
+            Some("snappy") => Self::Snappy,
+            Some("lz4") => Self::Lz4,
+            Some("zstd") => Self::Zstd,
+            _ => Self::Producer,
+        }
+    }
+}
+
+impl FromValue for TimestampType {
+    fn from_value(value: Option<&Value>) -> Self {
+        match value.and_then(Value::text).as_deref() {
+            Some("LogAppendTime") => Self::LogAppendTime,
+            _ => Self::CreateTime,
+        }
+    }
+}
+
+macro_rules! topic_config {
+    ($($field:ident: $kind:ty = $name:literal;)*) => {
+        /// Effective configuration of one topic. Times are in ms, sizes in bytes, -1 is no limit.
+        #[derive(Debug, Clone)]
+        pub struct TopicConfig {
+            values: BTreeMap<&'static str, Value>,
+            /// `internal.segment.bytes` where it is set, else `segment.bytes`.
+            pub segment_bytes: i32,
+            $(
+                #[doc = concat!("`", $name, "`, effective.")]
+                pub $field: $kind,
+            )*
+        }
+
+        impl TopicConfig {
+            fn from_values(values: BTreeMap<&'static str, Value>) -> Self {
+                let segment_bytes = match values.get("internal.segment.bytes") {
+                    Some(Value::Int(bytes)) => *bytes,
+                    _ => i32::from_value(values.get("segment.bytes")),
+                };
+                Self { segment_bytes, $($field: <$kind>::from_value(values.get($name)),)* values }
+            }
+        }
+    };
+}
+
+topic_config! {
+    cleanup_policy: CleanupPolicy = "cleanup.policy";
+    compression_type: CompressionType = "compression.type";
+    compression_gzip_level: i32 = "compression.gzip.level";
+    compression_lz4_level: i32 = "compression.lz4.level";
+    compression_zstd_level: i32 = "compression.zstd.level";
+    delete_retention_ms: i64 = "delete.retention.ms";
+    file_delete_delay_ms: i64 = "file.delete.delay.ms";
+    flush_messages: i64 = "flush.messages";
+    flush_ms: i64 = "flush.ms";
+    index_interval_bytes: i32 = "index.interval.bytes";
+    max_compaction_lag_ms: i64 = "max.compaction.lag.ms";
+    max_decompressed_message_bytes: i32 = "max.decompressed.message.bytes";
+    max_message_bytes: i32 = "max.message.bytes";
+    message_timestamp_after_max_ms: i64 = "message.timestamp.after.max.ms";
+    message_timestamp_before_max_ms: i64 = "message.timestamp.before.max.ms";
+    message_timestamp_type: TimestampType = "message.timestamp.type";
+    min_cleanable_dirty_ratio: f64 = "min.cleanable.dirty.ratio";
+    min_compaction_lag_ms: i64 = "min.compaction.lag.ms";
+    min_insync_replicas: i32 = "min.insync.replicas";
+    preallocate: bool = "preallocate";
+    remote_storage_enable: bool = "remote.storage.enable";
+    retention_bytes: i64 = "retention.bytes";
+    retention_ms: i64 = "retention.ms";
+    segment_index_bytes: i32 = "segment.index.bytes";
+    segment_jitter_ms: i64 = "segment.jitter.ms";
+    segment_ms: i64 = "segment.ms";
+    unclean_leader_election_enable: bool = "unclean.leader.election.enable";
 }
 
 impl TopicConfig {
@@ -118,62 +141,6 @@ impl TopicConfig {
     /// Effective value of a topic key; `Null` for an unknown one.
     pub fn value(&self, name: &str) -> &Value {
         self.values.get(name).unwrap_or(&Value::Null)
-    }
-
-    fn from_values(values: BTreeMap<&'static str, Value>) -> Self {
-        let text = |name: &str| values.get(name).and_then(Value::text).unwrap_or_default();
-        let long = |name: &str| values.get(name).and_then(Value::integer).unwrap_or_default();
-        let int = |name: &str| i32::try_from(long(name)).unwrap_or_default();
-        let boolean = |name: &str| values.get(name) == Some(&Value::Boolean(true));
-        let policy = text("cleanup.policy");
-        let segment_bytes = match values.get("internal.segment.bytes") {
-            Some(Value::Int(bytes)) => *bytes,
-            _ => int("segment.bytes"),
-        };
-        Self {
-            cleanup_policy: CleanupPolicy {
-                compact: policy.split(',').any(|p| p == "compact"),
-                delete: policy.split(',').any(|p| p == "delete"),
-            },
-            compression_type: match text("compression.type").as_str() {
-                "uncompressed" => CompressionType::Uncompressed,
-                "gzip" => CompressionType::Gzip,
-                "snappy" => CompressionType::Snappy,
-                "lz4" => CompressionType::Lz4,
-                "zstd" => CompressionType::Zstd,
-                _ => CompressionType::Producer,
-            },
-            compression_gzip_level: int("compression.gzip.level"),
-            compression_lz4_level: int("compression.lz4.level"),
-            compression_zstd_level: int("compression.zstd.level"),
-            delete_retention_ms: long("delete.retention.ms"),
-            file_delete_delay_ms: long("file.delete.delay.ms"),
-            flush_messages: long("flush.messages"),
-            flush_ms: long("flush.ms"),
-            index_interval_bytes: int("index.interval.bytes"),
-            max_compaction_lag_ms: long("max.compaction.lag.ms"),
-            max_decompressed_message_bytes: int("max.decompressed.message.bytes"),
-            max_message_bytes: int("max.message.bytes"),
-            message_timestamp_after_max_ms: long("message.timestamp.after.max.ms"),
-            message_timestamp_before_max_ms: long("message.timestamp.before.max.ms"),
-            message_timestamp_type: match text("message.timestamp.type").as_str() {
-                "LogAppendTime" => TimestampType::LogAppendTime,
-                _ => TimestampType::CreateTime,
-            },
-            min_cleanable_dirty_ratio: values.get("min.cleanable.dirty.ratio").and_then(Value::number).unwrap_or(0.5),
-            min_compaction_lag_ms: long("min.compaction.lag.ms"),
-            min_insync_replicas: int("min.insync.replicas"),
-            preallocate: boolean("preallocate"),
-            remote_storage_enable: boolean("remote.storage.enable"),
-            retention_bytes: long("retention.bytes"),
-            retention_ms: long("retention.ms"),
-            segment_bytes,
-            segment_index_bytes: int("segment.index.bytes"),
-            segment_jitter_ms: long("segment.jitter.ms"),
-            segment_ms: long("segment.ms"),
-            unclean_leader_election_enable: boolean("unclean.leader.election.enable"),
-            values,
-        }
     }
 }
 

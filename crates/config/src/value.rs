@@ -151,6 +151,45 @@ pub fn double_text(value: f64) -> String {
     format!("{mantissa}{point}E{exponent}")
 }
 
+/// How a typed field reads a value; null reads as the type's zero.
+pub(crate) trait FromValue {
+    fn from_value(value: Option<&Value>) -> Self;
+}
+
+impl FromValue for bool {
+    fn from_value(value: Option<&Value>) -> Self {
+        matches!(value, Some(Value::Boolean(true)))
+    }
+}
+
+impl FromValue for i64 {
+    fn from_value(value: Option<&Value>) -> Self {
+        value.and_then(Value::integer).unwrap_or(0)
+    }
+}
+
+impl FromValue for i32 {
+    fn from_value(value: Option<&Value>) -> Self {
+        match value {
+            Some(Value::Int(v)) => *v,
+            Some(Value::Short(v)) => Self::from(*v),
+            _ => 0,
+        }
+    }
+}
+
+impl FromValue for i16 {
+    fn from_value(value: Option<&Value>) -> Self {
+        if let Some(Value::Short(v)) = value { *v } else { 0 }
+    }
+}
+
+impl FromValue for f64 {
+    fn from_value(value: Option<&Value>) -> Self {
+        if let Some(Value::Double(v)) = value { *v } else { 0.0 }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use milena_config::AlterError;
 use milena_protocol::ErrorCode;
 
 /// An error code and its message, as a response says them.
@@ -23,5 +24,11 @@ impl ApiError {
     /// A code alone.
     pub const fn code(code: ErrorCode) -> Self {
         Self { code, message: None }
+    }
+}
+
+impl From<AlterError> for ApiError {
+    fn from(error: AlterError) -> Self {
+        Self::new(ErrorCode(error.code()), error.to_string())
     }
 }

@@ -3,21 +3,27 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`create_topics`](fn@create_topics), `name`, `assignment`, `placement` | new topics: names, replicas, configurations |
-//! | [`auto_create`](fn@create_topic_automatically) | topics that nobody asked for by CreateTopics |
-//! | [`create_partitions`](fn@create_partitions), [`delete_topics`](fn@delete_topics) | the rest of a topic's life |
-//! | [`alter_configs`](fn@alter_configs), `broker_configs` | AlterConfigs and IncrementalAlterConfigs |
-//! | [`producer_ids`](fn@allocate_producer_ids) | blocks of producer ids |
-//! | `view`, `error` | what decisions read, and why a part of a request is refused |
+//! | `create_topics`, `name`, `assignment`, `placement` | new topics: names, configurations, replicas |
+//! | `auto_create` | topics that nobody asked for by CreateTopics |
+//! | `create_partitions`, `delete_topics` | the rest of a topic's life |
+//! | `alter_configs`, `config_records` | AlterConfigs and IncrementalAlterConfigs |
+//! | `producer_ids` | blocks of producer ids |
+//! | `view`, `limits`, `error` | what decisions read, how much they may change, why something is refused |
 
 mod alter_configs;
+mod assignment;
 mod auto_create;
+mod config_records;
 mod create_partitions;
 mod create_topics;
 mod delete_topics;
 mod error;
+mod limits;
 mod name;
+mod placement;
 mod producer_ids;
+#[cfg(test)]
+mod testing;
 mod view;
 
 pub use alter_configs::{alter_configs, incremental_alter_configs};

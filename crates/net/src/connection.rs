@@ -130,7 +130,7 @@ impl<S: Service> Connection<S> {
             }
             if buffer_was_full {
                 // There may be more, but others come first.
-                cx.waker().wake_by_ref();
+                yield_turn(cx);
                 return Poll::Pending;
             }
             match ready!(self.read(cx)) {
@@ -191,7 +191,7 @@ impl<S: Service> Connection<S> {
     fn flush(&mut self, cx: &mut Context<'_>, sent: &mut usize) -> Poll<io::Result<()>> {
         while let Some(piece) = self.queue.out.next() {
             if *sent >= MAX_SENT_PER_TURN {
-                cx.waker().wake_by_ref();
+                yield_turn(cx);
                 return Poll::Pending;
             }
             let result = match piece {
@@ -322,6 +322,13 @@ impl<S: Service> Drop for Connection<S> {
             tracing::error!(peer = %self.peer.remote, "a panic after the connection's end: {}", message(&*panic));
         }
     }
+}
+
+/// Asks for another turn, after the runtime has looked for what else is ready: a plain wake-up would come before that,
+/// and a few busy connections could keep the others waiting for many turns.
+fn yield_turn(cx: &mut Context<'_>) {
+    let first_poll_defers = std::pin::pin!(tokio::task::yield_now()).poll(cx);
+    debug_assert!(first_poll_defers.is_pending());
 }
 
 /// What a panic said.

@@ -4,51 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::BrokerConfig;
-use crate::value::Value;
-
-/// How a field reads its value; a null reads as the type's zero, `Option` keeps it.
-trait FromValue {
-    fn from_value(value: Option<&Value>) -> Self;
-}
-
-impl FromValue for bool {
-    fn from_value(value: Option<&Value>) -> Self {
-        matches!(value, Some(Value::Boolean(true)))
-    }
-}
-
-impl FromValue for i64 {
-    fn from_value(value: Option<&Value>) -> Self {
-        match value {
-            Some(Value::Long(v)) => *v,
-            Some(Value::Int(v)) => Self::from(*v),
-            Some(Value::Short(v)) => Self::from(*v),
-            _ => 0,
-        }
-    }
-}
-
-impl FromValue for i32 {
-    fn from_value(value: Option<&Value>) -> Self {
-        match value {
-            Some(Value::Int(v)) => *v,
-            Some(Value::Short(v)) => Self::from(*v),
-            _ => 0,
-        }
-    }
-}
-
-impl FromValue for i16 {
-    fn from_value(value: Option<&Value>) -> Self {
-        if let Some(Value::Short(v)) = value { *v } else { 0 }
-    }
-}
-
-impl FromValue for f64 {
-    fn from_value(value: Option<&Value>) -> Self {
-        if let Some(Value::Double(v)) = value { *v } else { 0.0 }
-    }
-}
+use crate::value::{FromValue, Value};
 
 macro_rules! getters {
     ($($field:ident: $kind:ty = $name:literal;)*) => {

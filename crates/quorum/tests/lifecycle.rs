@@ -1,0 +1,156 @@
+//! A broker's registrations and what they do to its partitions, in the sequences that Kafka's controller writes.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{NOW, broker, controller, formatted, open, options, topic, uuid};
+use milena_io::{Disk, FileExt, OpenMode, SimDisk, SimRng};
+use milena_metadata::{LeaderRecoveryState, MetadataVersion, Partition};
+use milena_protocol::MetadataRecord;
+use milena_quorum::{MetadataLog, QuorumMode, TopicDefaults, format};
+use milena_records::batches;
+
+const DIR: &str = "/d";
+
+fn disk() -> Arc<dyn Disk> {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(5));
+    formatted(&disk, Path::new(DIR), QuorumMode::StaticVoters);
+    disk
+}
+
+fn started(disk: &Arc<dyn Disk>, previous_epoch: i64) -> (MetadataLog, i64) {
+    let mut log = open(disk, Path::new(DIR)).unwrap();
+    log.register_controller(&controller(), NOW).unwrap();
+    let (epoch, _) = log.register_broker(&broker(previous_epoch), TopicDefaults::default(), NOW).unwrap();
+    log.unfence_broker(1, TopicDefaults::default(), NOW).unwrap();
+    (log, epoch)
+}
+
+fn partition(log: &MetadataLog) -> Partition {
+    Partition::clone(log.image().topics().get("a").unwrap().partition(0).unwrap())
+}
+
+/// The records of every data batch at or after `offset`, as name and version.
+fn records(disk: &Arc<dyn Disk>, offset: i64) -> Vec<Vec<String>> {
+    let path = Path::new(DIR).join("__cluster_metadata-0/00000000000000000000.log");
+    let bytes = disk.open(&path, OpenMode::Read).unwrap().read_all(1 << 20).unwrap();
+    let named = |value: &[u8]| {
+        let (record, version) = MetadataRecord::decode_framed(value).unwrap();
+        format!("{} v{version}", record.name())
+    };
+    batches(&bytes)
+        .map(Result::unwrap)
+        .filter(|b| !b.is_control() && b.base_offset() >= offset)
+        .map(|b| b.plain_records().unwrap().map(|r| named(r.unwrap().value.unwrap())).collect())
+        .collect()
+}
+
+#[test]
+fn a_first_start_registers_and_unfences() {
+    let disk = disk();
+    let (log, epoch) = started(&disk, -1);
+    assert_eq!(epoch, 11);
+    let registered = log.image().cluster().broker(1).unwrap().clone();
+    assert_eq!((registered.epoch, registered.fenced, registered.directories.len()), (11, false, 1));
+    assert_eq!(registered.cordoned_directories, Some(Vec::new()));
+    assert!(log.image().cluster().controller(1).is_some());
+    assert_eq!(
+        records(&disk, 10),
+        [
+            vec!["RegisterControllerRecord v0"],
+            vec!["RegisterBrokerRecord v4"],
+            vec!["BrokerRegistrationChangeRecord v0", "BrokerRegistrationChangeRecord v3"],
+        ]
+    );
+}
+
+#[test]
+fn a_clean_stop_takes_partitions_offline_and_a_restart_brings_them_back() {
+    let disk = disk();
+    let (mut log, epoch) = started(&disk, -1);
+    log.append(&topic("a", uuid(1), 1), NOW).unwrap();
+    let before_stop = log.end_offset();
+    log.shut_down_broker(1, TopicDefaults::default(), NOW).unwrap();
+    assert_eq!(
+        records(&disk, before_stop),
+        [
+            vec!["BrokerRegistrationChangeRecord v1", "PartitionChangeRecord v2"],
+            vec!["BrokerRegistrationChangeRecord v0"]
+        ]
+    );
+    let offline = partition(&log);
+    assert_eq!((offline.leader, offline.isr.len(), offline.leader_epoch, offline.partition_epoch), (-1, 0, 1, 1));
+    assert_eq!((&offline.eligible_leader_replicas[..], &offline.last_known_elr[..]), (&[1][..], &[1][..]));
+    log.close().unwrap();
+
+    let (log, new_epoch) = started(&disk, epoch);
+    assert!(new_epoch > epoch);
+    let online = partition(&log);
+    assert_eq!((online.leader, &online.isr[..], online.leader_epoch, online.partition_epoch), (1, &[1][..], 2, 2));
+    assert!(online.eligible_leader_replicas.is_empty() && online.last_known_elr.is_empty());
+    assert_eq!(online.leader_recovery_state, LeaderRecoveryState::Recovered);
+}
+
+#[test]
+fn a_stop_without_partitions_only_fences() {
+    let disk = disk();
+    let (mut log, _) = started(&disk, -1);
+    let before_stop = log.end_offset();
+    log.shut_down_broker(1, TopicDefaults::default(), NOW).unwrap();
+    assert_eq!(records(&disk, before_stop), [vec!["BrokerRegistrationChangeRecord v0"]]);
+    assert!(log.shut_down_broker(1, TopicDefaults::default(), NOW).unwrap().is_empty());
+}
+
+#[test]
+fn a_killed_broker_comes_back_with_new_leader_epochs_and_recovering() {
+    let disk = disk();
+    let (mut log, _) = started(&disk, -1);
+    log.append(&topic("a", uuid(1), 1), NOW).unwrap();
+    let killed_at = log.end_offset();
+    drop(log);
+    let (log, _) = started(&disk, -1);
+    assert_eq!(
+        records(&disk, killed_at),
+        [
+            vec!["RegisterControllerRecord v0"],
+            vec!["PartitionChangeRecord v2", "BrokerRegistrationChangeRecord v0"],
+            vec!["PartitionChangeRecord v2", "RegisterBrokerRecord v4"],
+            vec!["BrokerRegistrationChangeRecord v0", "PartitionChangeRecord v2", "BrokerRegistrationChangeRecord v3"],
+        ]
+    );
+    let online = partition(&log);
+    assert_eq!((online.leader, &online.isr[..], online.leader_epoch, online.partition_epoch), (1, &[1][..], 2, 3));
+    assert_eq!(online.leader_recovery_state, LeaderRecoveryState::Recovering);
+    assert!(online.eligible_leader_replicas.is_empty() && online.last_known_elr.is_empty());
+}
+
+#[test]
+fn without_eligible_leader_replicas_the_last_member_stays_in_sync() {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(5));
+    let mut old = options(&[Path::new(DIR)], QuorumMode::StaticVoters);
+    old.release = Some(MetadataVersion::from_name("3.9").unwrap());
+    old.features = BTreeMap::new();
+    format(&disk, &old, &mut SimRng::new(1), NOW).unwrap();
+    let (mut log, _) = started(&disk, -1);
+    assert_eq!(log.image().configs().iter().count(), 0);
+    let mut records_of_topic = topic("a", uuid(1), 1);
+    records_of_topic.last_mut().unwrap().version = 1;
+    log.append(&records_of_topic, NOW).unwrap();
+    let killed_at = log.end_offset();
+    drop(log);
+    let (log, _) = started(&disk, -1);
+    assert_eq!(
+        records(&disk, killed_at)[1..],
+        [
+            vec!["PartitionChangeRecord v1", "BrokerRegistrationChangeRecord v0"],
+            vec!["RegisterBrokerRecord v3"],
+            vec!["BrokerRegistrationChangeRecord v0", "PartitionChangeRecord v1"],
+        ]
+    );
+    let online = partition(&log);
+    assert_eq!((online.leader, &online.isr[..], online.leader_epoch, online.partition_epoch), (1, &[1][..], 2, 2));
+    assert_eq!(online.leader_recovery_state, LeaderRecoveryState::Recovered);
+}

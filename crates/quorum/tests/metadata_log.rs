@@ -1,0 +1,277 @@
+//! The metadata log over a simulated disk: what a fresh one holds, what survives a restart and a crash at every step.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{
+    NOW, broker, controller, endpoint, formatted, log_options, open, producer_ids, remove_topic, topic, topics, uuid,
+};
+use milena_io::{Disk, Fault, FaultKind, FileExt, OpenMode, SimDisk, StepKind};
+use milena_metadata::ConfigResource;
+use milena_quorum::{MetadataLog, QuorumError, QuorumMode, TopicDefaults};
+use milena_records::batches;
+
+const DIR: &str = "/d";
+
+fn sim(mode: QuorumMode) -> (SimDisk, Arc<dyn Disk>) {
+    let sim = SimDisk::new(11);
+    let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+    formatted(&disk, Path::new(DIR), mode);
+    (sim, disk)
+}
+
+fn reopen(disk: &Arc<dyn Disk>) -> MetadataLog {
+    open(disk, Path::new(DIR)).unwrap()
+}
+
+fn file(disk: &Arc<dyn Disk>, name: &str) -> Vec<u8> {
+    let path = Path::new(DIR).join("__cluster_metadata-0").join(name);
+    disk.open(&path, OpenMode::Read).unwrap().read_all(1 << 30).unwrap()
+}
+
+/// Base offset, number of records, epoch and control flag of every batch of the log.
+fn log_batches(disk: &Arc<dyn Disk>) -> Vec<(i64, i32, i32, bool)> {
+    let bytes = file(disk, "00000000000000000000.log");
+    let batch = |b: milena_records::Batch<'_>| (b.base_offset(), b.count(), b.partition_leader_epoch(), b.is_control());
+    batches(&bytes).map(|b| batch(b.unwrap())).collect()
+}
+
+#[test]
+fn a_fresh_static_quorum_holds_what_kafka_writes_first() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    let log = reopen(&disk);
+    assert_eq!(log_batches(&disk), [(0, 1, 1, true), (1, 9, 1, false)]);
+    assert_eq!((log.end_offset(), log.high_watermark(), log.epoch(), log.kraft_version()), (10, 10, 1, 0));
+    assert_eq!(log.image().features().metadata_version().level(), 33);
+    assert_eq!(log.image().configs().value(&ConfigResource::default_broker(), "min.insync.replicas"), Some("1"));
+    assert_eq!(
+        String::from_utf8(file(&disk, "quorum-state")).unwrap(),
+        r#"{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":1}],"data_version":0}"#
+    );
+    assert_eq!(file(&disk, "leader-epoch-checkpoint"), b"0\n1\n1 0\n");
+    assert_eq!(file(&disk, "partition.metadata"), b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ");
+    // The first batch is 91 bytes in Kafka.
+    assert_eq!(batches(&file(&disk, "00000000000000000000.log")).next().unwrap().unwrap().size(), 91);
+}
+
+#[test]
+fn a_fresh_dynamic_quorum_logs_its_version_and_voters_after_the_leader() {
+    let (_, disk) = sim(QuorumMode::Standalone { endpoint: endpoint() });
+    let log = reopen(&disk);
+    assert_eq!(log_batches(&disk), [(0, 3, 1, true), (3, 9, 1, false)]);
+    assert_eq!((log.kraft_version(), log.voters().len()), (1, 1));
+    assert!(
+        String::from_utf8(file(&disk, "quorum-state"))
+            .unwrap()
+            .ends_with(r#""leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}"#)
+    );
+    log.close().unwrap();
+    // The second leader repeats neither the voters nor the first records.
+    let log = reopen(&disk);
+    assert_eq!(log_batches(&disk)[2..], [(12, 1, 2, true)]);
+    assert_eq!((log.kraft_version(), log.epoch()), (1, 2));
+}
+
+#[test]
+fn a_node_outside_the_voters_cannot_lead() {
+    let (_, disk) = sim(QuorumMode::NoInitialControllers);
+    let mut options = log_options(&disk, Path::new(DIR));
+    options.static_voters = Default::default();
+    let error = MetadataLog::open(disk.clone(), options.clone(), NOW).unwrap_err();
+    assert!(matches!(error, QuorumError::NotTheOnlyVoter { node_id: 1, .. }), "{error}");
+    options.static_voters = milena_quorum::MetadataLogOptions::static_voter_ids([1, 2, 3]);
+    let error = MetadataLog::open(disk, options, NOW).unwrap_err();
+    assert!(error.to_string().contains("(voters: [1, 2, 3])"), "{error}");
+}
+
+#[test]
+fn what_is_appended_is_there_after_a_restart() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    let appended = log.append(&topic("a", uuid(1), 3), NOW).unwrap();
+    assert_eq!((appended.base_offset, appended.last_offset), (10, 14));
+    assert_eq!(appended.loaded[0].delta.topics.created.len(), 1);
+    log.append(&topic("b", uuid(2), 1), NOW).unwrap();
+    log.append(&[remove_topic(uuid(2)), producer_ids(5, 1000)], NOW).unwrap();
+    let image = log.image().clone();
+    drop(log);
+    let log = reopen(&disk);
+    assert_eq!(topics(&log), [("a".to_owned(), 3)]);
+    assert_eq!(log.image().topics(), image.topics());
+    assert_eq!(log.image().next_producer_id(), 1000);
+    assert_eq!(log.image().configs().topic("b"), None);
+}
+
+#[test]
+fn a_snapshot_stands_for_the_log_before_it() {
+    let (_, disk) = sim(QuorumMode::Standalone { endpoint: endpoint() });
+    let mut log = reopen(&disk);
+    log.append(&topic("a", uuid(1), 3), NOW).unwrap();
+    let id = log.snapshot(NOW).unwrap();
+    assert_eq!((id.end_offset, id.epoch), (17, 1));
+    log.append(&topic("b", uuid(2), 1), NOW).unwrap();
+    let image = log.image().clone();
+    log.close().unwrap();
+    assert!(!file(&disk, "00000000000000000017-0000000001.checkpoint").is_empty());
+    let log = reopen(&disk);
+    assert_eq!(log.image().topics(), image.topics());
+    assert_eq!(log.image().features(), image.features());
+    assert_eq!(log.image().configs(), image.configs());
+}
+
+#[test]
+fn snapshots_come_by_size_and_by_age() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    let mut options = log_options(&disk, Path::new(DIR));
+    options.snapshot_max_bytes = 2000;
+    let mut log = MetadataLog::open(disk, options, NOW).unwrap();
+    assert_eq!(log.maybe_snapshot(NOW).unwrap(), None);
+    log.append(&topic("a", uuid(1), 20), NOW).unwrap();
+    assert!(log.maybe_snapshot(NOW).unwrap().is_some());
+    assert_eq!(log.maybe_snapshot(NOW + 10_000_000).unwrap(), None, "nothing was appended since");
+    log.append(&topic("b", uuid(2), 1), NOW).unwrap();
+    assert_eq!(log.maybe_snapshot(NOW + 3_599_999).unwrap(), None);
+    assert!(log.maybe_snapshot(NOW + 3_600_000).unwrap().is_some());
+}
+
+#[test]
+fn a_broken_snapshot_gives_way_to_an_older_one_and_the_log() {
+    let (sim, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    log.append(&topic("a", uuid(1), 3), NOW).unwrap();
+    log.snapshot(NOW).unwrap();
+    log.append(&topic("b", uuid(2), 1), NOW).unwrap();
+    let newest = log.snapshot(NOW).unwrap();
+    drop(log);
+    let name = format!("{DIR}/__cluster_metadata-0/{:020}-{:010}.checkpoint", newest.end_offset, newest.epoch);
+    sim.flip_bit(Path::new(&name), 120, 3);
+    assert_eq!(topics(&reopen(&disk)).len(), 2);
+}
+
+#[test]
+fn a_broken_snapshot_without_the_log_before_it_is_an_error_that_names_the_file() {
+    let (sim, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    log.append(&topic("a", uuid(1), 3), NOW).unwrap();
+    log.snapshot(NOW).unwrap();
+    drop(log);
+    let dir = Path::new(DIR).join("__cluster_metadata-0");
+    for name in ["00000000000000000000.log", "00000000000000000000.index", "00000000000000000000.timeindex"] {
+        disk.remove_file(&dir.join(name)).unwrap();
+    }
+    sim.flip_bit(&dir.join("00000000000000000015-0000000001.checkpoint"), 120, 3);
+    let error = open(&disk, Path::new(DIR)).unwrap_err().to_string();
+    assert!(error.contains("00000000000000000015-0000000001.checkpoint"), "{error}");
+}
+
+#[test]
+fn a_log_behind_its_snapshot_starts_anew_at_the_snapshots_end() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    log.append(&topic("a", uuid(1), 3), NOW).unwrap();
+    log.snapshot(NOW).unwrap();
+    drop(log);
+    let dir = Path::new(DIR).join("__cluster_metadata-0");
+    disk.remove_file(&dir.join("00000000000000000000.log")).unwrap();
+    let log = reopen(&disk);
+    assert_eq!((log.log_start_offset(), log.end_offset(), log.epoch()), (15, 16, 2));
+    assert_eq!(topics(&log), [("a".to_owned(), 3)]);
+    drop(log);
+    assert_eq!(topics(&reopen(&disk)), [("a".to_owned(), 3)]);
+}
+
+#[test]
+fn a_record_that_contradicts_the_image_is_final_and_never_on_disk() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    let end = log.end_offset();
+    assert!(matches!(log.append(&[remove_topic(uuid(1))], NOW), Err(QuorumError::Replay { .. })));
+    assert!(matches!(log.append(&topic("a", uuid(1), 1), NOW), Err(QuorumError::Failed { .. })));
+    drop(log);
+    assert_eq!(reopen(&disk).end_offset(), end + 1);
+}
+
+#[test]
+fn a_failed_fsync_is_final() {
+    let (sim, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    sim.fail(Fault { kind: FaultKind::Io, on: StepKind::Sync, path_contains: ".log".to_owned(), times: 1 });
+    assert!(matches!(log.append(&topic("a", uuid(1), 1), NOW), Err(QuorumError::Log(_))));
+    assert_eq!(topics(&log), []);
+    assert!(matches!(log.append(&topic("b", uuid(2), 1), NOW), Err(QuorumError::Failed { .. })));
+}
+
+#[test]
+fn a_full_disk_refuses_records_until_there_is_space() {
+    let (sim, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    sim.fail(Fault { kind: FaultKind::NoSpace, on: StepKind::Write, path_contains: ".log".to_owned(), times: 1 });
+    assert!(matches!(log.append(&topic("a", uuid(1), 1), NOW), Err(QuorumError::Log(e)) if e.is_disk_full()));
+    assert_eq!(topics(&log), []);
+    log.append(&topic("b", uuid(2), 1), NOW).unwrap();
+    drop(log);
+    assert_eq!(topics(&reopen(&disk)), [("b".to_owned(), 1)]);
+}
+
+#[test]
+fn thousands_of_records_are_split_into_batches() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    let records = topic("a", uuid(1), 25_000);
+    assert!(matches!(log.append(&records, NOW), Err(QuorumError::TooLarge { records: 25_002, .. })));
+    let appended = log.append_split(&records, NOW).unwrap();
+    assert_eq!(appended.last_offset - appended.base_offset, 25_001);
+    assert_eq!(log_batches(&disk)[2..].iter().map(|b| b.1).collect::<Vec<_>>(), [10_000, 10_000, 5002]);
+    log.snapshot(NOW).unwrap();
+    drop(log);
+    assert_eq!(topics(&reopen(&disk)), [("a".to_owned(), 25_000)]);
+}
+
+/// One run: open, make topics, snapshot, stop. Returns how many topics were acknowledged.
+fn run(disk: &Arc<dyn Disk>, acknowledged: &mut usize) -> Result<(), QuorumError> {
+    let mut log = open(disk, Path::new(DIR))?;
+    log.register_controller(&controller(), NOW)?;
+    log.register_broker(&broker(-1), TopicDefaults::default(), NOW)?;
+    log.unfence_broker(1, TopicDefaults::default(), NOW)?;
+    for round in 0..3_u64 {
+        let n = *acknowledged as u64;
+        log.append(&topic(&format!("t{n}"), uuid(n), 2), NOW)?;
+        *acknowledged += 1;
+        if round == 1 {
+            log.snapshot(NOW)?;
+        }
+    }
+    log.shut_down_broker(1, TopicDefaults::default(), NOW)?;
+    log.close()
+}
+
+/// Whatever step the power fails at, the log opens again and has every acknowledged topic, whole.
+#[test]
+fn nothing_acknowledged_is_lost_by_a_crash_at_any_step() {
+    for step in 1.. {
+        let sim = SimDisk::new(step);
+        let disk: Arc<dyn Disk> = Arc::new(sim.clone());
+        formatted(&disk, Path::new(DIR), QuorumMode::StaticVoters);
+        let mut acknowledged = 0;
+        // The second run begins on what the first one left.
+        sim.crash_at(Some(sim.steps() + step));
+        let mut finished = run(&disk, &mut acknowledged).is_ok();
+        if !sim.has_crashed() {
+            finished = run(&disk, &mut acknowledged).is_ok();
+        }
+        if !sim.has_crashed() {
+            assert!(finished && step > 100, "{step} crash points");
+            break;
+        }
+        sim.crash_at(None);
+        sim.restart();
+        let log = open(&disk, Path::new(DIR)).unwrap_or_else(|e| panic!("crash at step {step}: {e}"));
+        let found = topics(&log);
+        assert!(found.len() >= acknowledged, "crash at step {step}: {found:?}, acknowledged {acknowledged}");
+        assert!(found.iter().all(|(_, partitions)| *partitions == 2), "crash at step {step}: {found:?}");
+        drop(log);
+        assert_eq!(topics(&reopen(&disk)), found, "crash at step {step}");
+    }
+}
