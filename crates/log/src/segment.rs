@@ -267,7 +267,10 @@ impl Segment {
         indexes.times.truncate_to_offset(home, first.base_offset)?;
         let last = indexes.times.last();
         self.size = first.position;
-        self.file(home)?.truncate(self.size).context("truncating", &self.path(home))?;
+        let (file, path) = (self.file(home)?, self.path(home));
+        file.truncate(self.size).context("truncating", &path)?;
+        // What is written here next must not meet what stood here before after a power loss.
+        file.sync_data().context("syncing", &path)?;
         self.newest = OnceLock::from(self.newest_after(home, last)?);
         self.indexes_synced = false;
         Ok(Some(first.base_offset))

@@ -97,8 +97,7 @@ impl Log {
         wanted: impl Fn(&Record<'_>, &Batch<'_>) -> bool,
     ) -> Result<Option<TimestampOffset>> {
         let path = segment.path(&self.home);
-        let corrupt =
-            |reason: String| LogError::Corrupt { path: path.clone(), position: header.position, reason };
+        let corrupt = |reason: String| LogError::Corrupt { path: path.clone(), position: header.position, reason };
         let mut bytes = vec![0; header.size as usize];
         segment.file(&self.home)?.read_exact_at(&mut bytes, header.position).context("reading", &path)?;
         let batch = Batch::parse(&bytes)?;

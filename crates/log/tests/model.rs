@@ -1,0 +1,376 @@
+//! Random operations against a model, with a crash at every step of every run: a killed process or a power loss that loses, tears and
+//! reorders what was not synced. What was flushed must be there byte for byte, the rest a prefix, indexes and epochs as a scan gives
+//! them, and the next append takes the next offset.
+
+mod common;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{dir, disk, index_entries, read_from, time_entries};
+use milena_io::{Disk, Rng, SimDisk, SimRng};
+use milena_log::{Checkpoint, DirKind, Log, LogConfig, LogDirectory, LogError, Offsets, OpenParams, Recovery};
+use milena_records::{Batch, BatchBuilder, Compression, Compressor, Decompressor, batches};
+
+const INTERVAL: u64 = 200;
+/// How long new seeds are begun.
+const BUDGET: Duration = Duration::from_secs(15);
+
+fn config() -> LogConfig {
+    LogConfig { segment_bytes: 1500, index_interval_bytes: INTERVAL, ..LogConfig::default() }
+}
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Append(Vec<Vec<u8>>, i32),
+    Roll,
+    Flush,
+    Checkpoint,
+    /// Closes everything in order and starts again.
+    Restart,
+    Truncate(u64),
+    Delete(u128),
+}
+
+fn operations(rng: &mut SimRng) -> Vec<Operation> {
+    let mut clock = 1000;
+    let mut epoch = 0;
+    let count = 6 + rng.below(14);
+    (0..count)
+        .map(|number| match rng.below(20) {
+            0..=9 => {
+                epoch += i32::from(rng.below(6) == 0);
+                let batches = (0..1 + rng.below(3)).map(|_| random_batch(rng, &mut clock)).collect();
+                Operation::Append(batches, epoch)
+            }
+            10 => Operation::Roll,
+            11..=13 => Operation::Flush,
+            14 | 15 => Operation::Checkpoint,
+            16 | 17 => Operation::Restart,
+            18 => Operation::Truncate(rng.next_u64()),
+            _ => Operation::Delete(u128::from(number)),
+        })
+        .collect()
+}
+
+fn random_batch(rng: &mut SimRng, clock: &mut i64) -> Vec<u8> {
+    let mut builder = BatchBuilder::new().compression(Compression::None, 0);
+    for _ in 0..1 + rng.below(3) {
+        *clock += rng.below(20) as i64 - 5;
+        let mut value = vec![0; rng.below(150) as usize];
+        rng.fill(&mut value);
+        builder.push(*clock, None, Some(&value), &[]);
+    }
+    let mut bytes = Vec::new();
+    builder.finish(&mut Compressor::new(), &mut bytes).unwrap();
+    bytes
+}
+
+/// What the log may hold.
+#[derive(Debug, Clone, Default)]
+struct History {
+    /// Batches with their offsets, acknowledged.
+    batches: Vec<Vec<u8>>,
+    /// Everything below was flushed.
+    durable: i64,
+}
+
+impl History {
+    fn end(&self) -> i64 {
+        self.batches.last().map_or(0, |bytes| Batch::parse(bytes).unwrap().next_offset())
+    }
+}
+
+struct World {
+    disk: SimDisk,
+    directory: LogDirectory,
+    log: Log,
+    history: History,
+    /// Batches of the append under way.
+    attempted: Vec<Vec<u8>>,
+    /// Least offset that is durable if the operation under way does not come back.
+    durable_at_least: i64,
+    /// Least offset that a killed process leaves if the operation under way does not come back.
+    written_at_least: i64,
+    /// The log that was deleted last, while its rename may still be lost.
+    ghost: Option<History>,
+}
+
+fn data() -> &'static Path {
+    Path::new("/data")
+}
+
+/// Takes marker and checkpoint as a start does; true when the last stop was clean.
+fn start(disk: &SimDisk) -> Result<(LogDirectory, Log, Recovery, bool), LogError> {
+    let directory = LogDirectory::open(Arc::new(disk.clone()), data())?;
+    let clean = directory.take_clean_marker()?.is_some();
+    let recovery_point = directory.read_checkpoint(Checkpoint::RecoveryPoint)?.get("t", 0).unwrap_or(0);
+    for found in directory.partitions()? {
+        if found.name.kind == DirKind::Delete {
+            disk.remove_dir_all(&found.path).map_err(|source| LogError::Io {
+                operation: "removing",
+                path: found.path,
+                source,
+            })?;
+        }
+    }
+    let params = OpenParams { clean, recovery_point, log_start_offset: 0, now_ms: 0 };
+    let (log, recovery) = Log::open(Arc::new(disk.clone()), &dir(), Arc::new(config()), params)?;
+    Ok((directory, log, recovery, clean))
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let disk = disk(seed);
+        let (directory, log, ..) = start(&disk).unwrap();
+        Self {
+            disk,
+            directory,
+            log,
+            history: History::default(),
+            attempted: Vec::new(),
+            durable_at_least: 0,
+            written_at_least: 0,
+            ghost: None,
+        }
+    }
+
+    fn checkpoint(&self) -> Result<(), LogError> {
+        let mut offsets = Offsets::default();
+        offsets.insert("t", 0, self.log.recovery_point());
+        self.directory.write_checkpoint(Checkpoint::RecoveryPoint, &offsets)
+    }
+
+    fn flushed(&mut self) {
+        self.history.durable = self.history.end();
+        self.durable_at_least = self.history.durable;
+        self.ghost = None;
+    }
+
+    fn run(&mut self, operation: &Operation) -> Result<(), LogError> {
+        self.durable_at_least = self.history.durable;
+        self.written_at_least = self.history.end();
+        match operation {
+            Operation::Append(given, epoch) => self.append(given, *epoch)?,
+            Operation::Roll => self.log.roll(0)?,
+            Operation::Flush => {
+                self.log.flush()?;
+                self.flushed();
+            }
+            Operation::Checkpoint => self.checkpoint()?,
+            Operation::Restart => {
+                self.log.close()?;
+                self.flushed();
+                self.checkpoint()?;
+                self.directory.write_clean_marker(1)?;
+                self.disk.kill_process();
+                let (directory, log, recovery, clean) = start(&self.disk)?;
+                assert!(clean && recovery == Recovery::default(), "a clean start scans nothing: {recovery:?}");
+                (self.directory, self.log) = (directory, log);
+                verify(&self.log, &self.history.batches.concat());
+            }
+            Operation::Truncate(random) => {
+                let offset = (*random % (self.history.end() as u64 + 1)) as i64;
+                let mut kept = self.history.clone();
+                kept.batches.retain(|bytes| Batch::parse(bytes).unwrap().last_offset() < offset);
+                kept.durable = kept.durable.min(kept.end());
+                self.durable_at_least = kept.durable;
+                self.written_at_least = kept.end();
+                self.log.truncate_to(offset)?;
+                self.history = kept;
+                self.checkpoint()?;
+            }
+            Operation::Delete(unique) => {
+                self.ghost = Some(self.history.clone());
+                self.log.rename_for_deletion(*unique)?;
+                self.history = History::default();
+                self.durable_at_least = 0;
+                self.written_at_least = 0;
+                self.directory.write_checkpoint(Checkpoint::RecoveryPoint, &Offsets::default())?;
+                let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
+                let opened = Log::open(Arc::new(self.disk.clone()), &dir(), Arc::new(config()), params)?.0;
+                std::mem::replace(&mut self.log, opened).delete()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, given: &[Vec<u8>], epoch: i32) -> Result<(), LogError> {
+        let mut next = self.history.end();
+        self.attempted = given
+            .iter()
+            .map(|bytes| {
+                let bytes = common::placed(next, epoch, bytes.clone());
+                next = Batch::parse(&bytes).unwrap().next_offset();
+                bytes
+            })
+            .collect();
+        let mut buffers: Vec<Vec<u8>> = given.to_vec();
+        let mut slices: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
+        let appended = self.log.append(&mut slices, epoch, 0)?;
+        assert_eq!(appended.first_offset, self.history.end());
+        assert_eq!(buffers, self.attempted);
+        self.history.batches.append(&mut self.attempted);
+        Ok(())
+    }
+
+    /// After a crash: power comes back, the log is opened, checked, appended to, closed and checked again.
+    fn recover(mut self, power_loss: bool) {
+        if power_loss {
+            self.disk.restart()
+        } else {
+            self.disk.kill_process()
+        }
+        let (directory, log, _, clean) = start(&self.disk).unwrap();
+        let got = read_from(&log, log.log_start_offset(), 700);
+        let written = [self.history.batches.clone(), self.attempted.clone()].concat().concat();
+        let survived = got.len() as u64;
+        let own = written.starts_with(&got) && log.log_end_offset() >= self.durable_at_least;
+        let ghostly = self.ghost.as_ref().is_some_and(|ghost| ghost.batches.concat().starts_with(&got));
+        assert!(
+            own || ghostly,
+            "{survived} bytes to offset {} are no history: {} written, durable below {}",
+            log.log_end_offset(),
+            written.len(),
+            self.durable_at_least
+        );
+        if own && (clean || !power_loss) && !ghostly {
+            assert!(log.log_end_offset() >= self.written_at_least, "{survived} bytes of {} are left", written.len());
+        }
+        verify(&log, &got);
+        (self.directory, self.log) = (directory, log);
+        let next = self.log.log_end_offset();
+        let mut rng = SimRng::new(7);
+        let mut last = random_batch(&mut rng, &mut 5000);
+        assert_eq!(self.log.append(&mut [&mut last], 99, 0).unwrap().first_offset, next);
+        let all = [got, last].concat();
+        self.log.close().unwrap();
+        verify(&self.log, &all);
+        verify_indexes(&self.disk, &self.log, &all);
+        self.checkpoint().unwrap();
+        self.directory.write_clean_marker(1).unwrap();
+        self.disk.restart();
+        let (_, log, recovery, clean) = start(&self.disk).unwrap();
+        assert!(clean && recovery == Recovery::default());
+        verify(&log, &all);
+    }
+}
+
+/// Reading, timestamps and epochs answer as a walk over `bytes` does.
+fn verify(log: &Log, bytes: &[u8]) {
+    assert_eq!(read_from(log, log.log_start_offset(), 333), bytes);
+    let (mut positions, mut records, mut epochs) = (Vec::new(), Vec::new(), Vec::<(i32, i64)>::new());
+    for batch in batches(bytes) {
+        let batch = batch.unwrap();
+        let segment = log.segment_base_offsets().filter(|base| *base <= batch.base_offset()).max().unwrap();
+        positions.push((batch.base_offset()..batch.next_offset(), segment, batch.size()));
+        for record in batch.plain_records().unwrap() {
+            let record = record.unwrap();
+            records.push((record.timestamp(&batch), record.offset(&batch)));
+        }
+        if epochs.last().is_none_or(|last| last.0 < batch.partition_leader_epoch()) {
+            epochs.push((batch.partition_leader_epoch(), batch.base_offset()));
+        }
+    }
+    let end = positions.last().map_or(0, |(offsets, ..)| offsets.end);
+    assert_eq!(log.log_end_offset(), end);
+    let (mut at, mut segment) = (0, 0);
+    for (offsets, base, size) in positions {
+        if base != segment {
+            (at, segment) = (0, base);
+        }
+        for offset in offsets {
+            let slice = log.read(offset, 1, end, true).unwrap().unwrap();
+            assert_eq!((slice.segment, slice.position, slice.len), (base, at, size), "offset {offset}");
+        }
+        at += size as u64;
+    }
+    let mut decompressor = Decompressor::new(1 << 20);
+    let mut stamps: Vec<i64> = records.iter().map(|(stamp, _)| *stamp).collect();
+    stamps.extend([-1, i64::MAX]);
+    for stamp in stamps {
+        let expected = records.iter().find(|record| record.0 >= stamp).copied();
+        let found = log.offset_for_timestamp(stamp, &mut decompressor).unwrap();
+        assert_eq!(found.map(|found| (found.timestamp, found.offset)), expected, "timestamp {stamp}");
+    }
+    let largest = records.iter().map(|(stamp, _)| *stamp).max();
+    let found = log.max_timestamp_offset(&mut decompressor).unwrap();
+    assert_eq!(found.map(|found| found.timestamp), largest);
+    let known: Vec<(i32, i64)> = log.leader_epochs().iter().map(|entry| (entry.epoch, entry.start_offset)).collect();
+    assert_eq!(known, epochs);
+}
+
+/// The index files of a closed log are what its batches demand.
+fn verify_indexes(disk: &SimDisk, log: &Log, bytes: &[u8]) {
+    for base in log.segment_base_offsets() {
+        let end = log.segment_base_offsets().find(|next| *next > base).unwrap_or(i64::MAX);
+        let (mut at, mut last_entry, mut expected, mut newest) = (0u64, 0u64, Vec::new(), vec![]);
+        for batch in batches(bytes) {
+            let batch = batch.unwrap();
+            if batch.base_offset() < base || batch.base_offset() >= end {
+                continue;
+            }
+            if at - last_entry > INTERVAL {
+                expected.push((batch.last_offset(), at));
+                last_entry = at;
+            }
+            if newest.last().is_none_or(|last: &(i64, i64)| batch.max_timestamp() > last.0) {
+                newest.push((batch.max_timestamp(), batch.last_offset()));
+            }
+            at += batch.size() as u64;
+        }
+        assert_eq!(index_entries(disk, base), expected, "segment {base}");
+        let times = time_entries(disk, base);
+        assert!(times.iter().all(|entry| newest.contains(entry)), "segment {base}: {times:?} of {newest:?}");
+        assert!(times.is_sorted() && times.last() == newest.last(), "segment {base}: {times:?} of {newest:?}");
+    }
+}
+
+/// Runs a seed's operations until `crash_at`, recovers and checks. Returns the number of steps that the run took.
+fn run(seed: u64, crash_at: Option<u64>) -> u64 {
+    let operations = operations(&mut SimRng::new(seed));
+    let mut world = World::new(seed.wrapping_mul(31).wrapping_add(crash_at.unwrap_or(0)));
+    let first = world.disk.steps();
+    world.disk.crash_at(crash_at.map(|step| first + step));
+    for operation in &operations {
+        if let Err(error) = world.run(operation) {
+            assert!(world.disk.has_crashed(), "{operation:?}: {error}");
+            break;
+        }
+    }
+    let steps = world.disk.steps() - first;
+    world.recover(seed % 4 != 3);
+    steps
+}
+
+#[test]
+fn whatever_step_a_crash_comes_at_nothing_flushed_is_lost_and_the_rest_is_a_prefix() {
+    if let Ok(one) = std::env::var("MODEL_SEED") {
+        let (seed, step) = one.split_once(':').expect("MODEL_SEED is seed:step");
+        run(seed.parse().unwrap(), step.parse().ok());
+        return;
+    }
+    let (begun, mut seed, mut runs) = (Instant::now(), 0, 0);
+    while begun.elapsed() < BUDGET && seed < 400 {
+        let mut step = None;
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let steps = run(seed, None);
+            for at in 1..=steps {
+                step = Some(at);
+                run(seed, step);
+                runs += 1;
+            }
+        }));
+        if let Err(panic) = caught {
+            let mut name = String::new();
+            let _ = write!(name, "MODEL_SEED={seed}:{}", step.map_or("none".to_owned(), |step| step.to_string()));
+            eprintln!("{name} repeats this failure");
+            std::panic::resume_unwind(panic);
+        }
+        seed += 1;
+    }
+    assert!(runs > 1000, "only {runs} crashes were tried");
+    println!("{seed} seeds, {runs} crashes");
+}
