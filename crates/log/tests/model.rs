@@ -16,7 +16,7 @@ use milena_records::{Batch, BatchBuilder, Compression, Compressor, Decompressor,
 
 const INTERVAL: u64 = 200;
 /// How long new seeds are begun.
-const BUDGET: Duration = Duration::from_secs(15);
+const BUDGET: Duration = Duration::from_secs(10);
 
 fn config() -> LogConfig {
     LogConfig { segment_bytes: 1500, index_interval_bytes: INTERVAL, ..LogConfig::default() }
@@ -371,6 +371,6 @@ fn whatever_step_a_crash_comes_at_nothing_flushed_is_lost_and_the_rest_is_a_pref
         }
         seed += 1;
     }
-    assert!(runs > 1000, "only {runs} crashes were tried");
+    assert!(runs > 500, "only {runs} crashes were tried");
     println!("{seed} seeds, {runs} crashes");
 }

@@ -220,11 +220,13 @@ impl Log {
     /// Stage *cut*: the log ends at its log end offset again, or takes no more writes.
     fn undo_append(&mut self, (segments, size): (usize, u64)) {
         let home = &self.home;
-        let only_bytes = self.segments.len() == segments && self.active().size == size;
-        let cut = match self.active().tail() {
-            None => Ok(()),
-            Some(_) if only_bytes => self.segments.last_mut().expect("a log has a segment").cut_to_size(home),
-            Some(_) => self.cut_log(self.log_end_offset).map(drop),
+        let written = self.segments.len() != segments || self.active().size != size;
+        let cut = if written {
+            self.cut_log(self.log_end_offset)
+        } else if self.active().tail().is_some() {
+            self.segments.last_mut().expect("a log has a segment").cut_to_size(home)
+        } else {
+            Ok(())
         };
         if cut.is_err() {
             self.poison();

@@ -1,0 +1,68 @@
+//! Finding records by timestamp, through compressed batches too.
+
+mod common;
+
+use common::*;
+use milena_log::{Log, LogConfig, TimestampOffset};
+use milena_records::{BatchBuilder, Compression, Compressor, Decompressor};
+
+fn records(codec: Compression, stamps: &[i64], append_time: Option<i64>) -> Vec<u8> {
+    let mut builder = BatchBuilder::new().compression(codec, codec.default_level());
+    if let Some(now) = append_time {
+        builder = builder.log_append_time(now);
+    }
+    for stamp in stamps {
+        builder.push(*stamp, Some(b"key"), Some(&[7; 100]), &[]);
+    }
+    let mut bytes = Vec::new();
+    builder.finish(&mut Compressor::new(), &mut bytes).unwrap();
+    bytes
+}
+
+fn by_time(log: &Log, timestamp: i64) -> Option<(i64, i64)> {
+    let found = log.offset_for_timestamp(timestamp, &mut Decompressor::new(1 << 20)).unwrap();
+    found.map(|found| (found.timestamp, found.offset))
+}
+
+#[test]
+fn the_first_record_at_or_after_a_timestamp_is_found_in_every_codec_and_segment() {
+    let disk = disk(1);
+    let config = LogConfig { segment_bytes: 600, index_interval_bytes: 100, ..small() };
+    let (mut log, _) = open(&disk, &config, true, 0);
+    for (at, codec) in Compression::ALL.into_iter().enumerate() {
+        let base = 100 * at as i64;
+        append(&mut log, records(codec, &[base + 30, base + 10, base + 50], None));
+    }
+    assert!(log.segment_base_offsets().count() > 1);
+    let check = |log: &Log| {
+        assert_eq!([0, 30, 31].map(|at| by_time(log, at)), [Some((30, 0)), Some((30, 0)), Some((50, 2))]);
+        assert_eq!([51, 245, 450].map(|at| by_time(log, at)), [Some((130, 3)), Some((250, 8)), Some((450, 14))]);
+        assert_eq!(by_time(log, 451), None);
+        let largest = log.max_timestamp_offset(&mut Decompressor::new(1 << 20)).unwrap();
+        assert_eq!(largest, Some(TimestampOffset { timestamp: 450, offset: 14, leader_epoch: 0 }));
+    };
+    check(&log);
+    log.close().unwrap();
+    let (mut log, _) = open(&disk, &config, true, 15);
+    check(&log);
+    log.set_log_start_offset(4).unwrap();
+    assert_eq!([0, 120].map(|at| by_time(&log, at)), [Some((110, 4)), Some((150, 5))]);
+}
+
+#[test]
+fn with_append_times_the_largest_timestamp_is_the_last_record_of_its_batch() {
+    let disk = disk(1);
+    let (mut log, _) = open(&disk, &small(), true, 0);
+    append(&mut log, records(Compression::None, &[1, 2, 3], Some(900)));
+    append(&mut log, records(Compression::Lz4, &[5, 6], Some(900)));
+    let largest = log.max_timestamp_offset(&mut Decompressor::new(1 << 20)).unwrap();
+    assert_eq!(largest.map(|found| (found.timestamp, found.offset)), Some((900, 2)));
+    assert_eq!([4, 900, 901].map(|at| by_time(&log, at)), [Some((900, 0)), Some((900, 0)), None]);
+}
+
+#[test]
+fn an_empty_log_has_no_timestamps() {
+    let disk = disk(1);
+    let (log, _) = open(&disk, &small(), true, 0);
+    assert_eq!((by_time(&log, 0), log.max_timestamp_offset(&mut Decompressor::new(1)).unwrap()), (None, None));
+}
