@@ -45,7 +45,7 @@ fn log_config(config: &TopicConfig) -> LogConfig {
     }
 }
 
-/// What the network layer takes. Controller listeners are not opened: a quorum of one has nobody to talk to.
+/// What the network layer takes. Without `num.network.threads` there is a reactor for each core. Controller listeners are not opened: a quorum of one has nobody to talk to.
 pub fn net_config(config: &BrokerConfig) -> NetConfig {
     let listeners = config.broker_listeners().map(|listener| ListenerConfig {
         name: listener.name.as_str().into(),
@@ -53,9 +53,12 @@ pub fn net_config(config: &BrokerConfig) -> NetConfig {
         port: listener.port,
     });
     let limit = |limit: i32| usize::try_from(limit).unwrap_or(0);
+    let receive_memory = u64::try_from(config.queued_max_request_bytes()).ok();
     let buffer = |bytes: i32| usize::try_from(bytes).ok();
+    let defaults = NetConfig::default();
     NetConfig {
         listeners: listeners.collect(),
+        reactors: config.statics().get("num.network.threads").and_then(|threads| threads.trim().parse().ok()),
         max_frame_bytes: limit(config.socket_request_max_bytes()),
         max_idle: u64::try_from(config.connections_max_idle_ms()).ok().map(Duration::from_millis),
         max_connections: limit(config.max_connections()),
@@ -64,7 +67,8 @@ pub fn net_config(config: &BrokerConfig) -> NetConfig {
         send_buffer_bytes: buffer(config.socket_send_buffer_bytes()),
         receive_buffer_bytes: buffer(config.socket_receive_buffer_bytes()),
         backlog: u32::try_from(config.socket_listen_backlog_size()).unwrap_or(50),
-        ..NetConfig::default()
+        max_receive_memory_bytes: receive_memory.unwrap_or(defaults.max_receive_memory_bytes),
+        ..defaults
     }
 }
 
