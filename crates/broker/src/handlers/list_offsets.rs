@@ -30,8 +30,7 @@ const FIRST_LEADER_EPOCH_VERSION: i16 = 4;
 const NO_EPOCH: i32 = -1;
 /// No replica asks, but a consumer.
 const CONSUMER: i32 = -1;
-
-/// Longest decompressed batch that is searched for a timestamp.
+/// Longest decompressed batch that is searched for a timestamp, bytes.
 const MOST_DECOMPRESSED: usize = 256 << 20;
 
 const LATEST: i64 = -1;
@@ -49,7 +48,10 @@ fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refu
 
 fn response<'r>(request: &'r ListOffsetsRequest<'r>, version: i16, topics: &Topics) -> ListOffsetsResponse<'r> {
     let answered = match Bound::of(request) {
-        Some(bound) => answer(request, version, bound, topics),
+        Some(bound) => {
+            let mut lookup = Lookup { version, bound, decompressor: Decompressor::new(MOST_DECOMPRESSED) };
+            answer(request, &mut lookup, topics)
+        }
         None => refuse(request),
     };
     ListOffsetsResponse { topics: answered, ..Default::default() }
@@ -89,15 +91,14 @@ impl Bound {
 /// Answers each partition once, under one entry for each topic. One that is named twice is refused.
 fn answer<'r>(
     request: &'r ListOffsetsRequest<'r>,
-    version: i16,
-    bound: Bound,
+    lookup: &mut Lookup,
     topics: &Topics,
 ) -> Vec<ListOffsetsTopicResponse<'r>> {
     let mut answered: Vec<ListOffsetsTopicResponse<'r>> = Vec::with_capacity(request.topics.len());
-    let mut places: FxHashMap<(&str, i32), (usize, usize)> = FxHashMap::default();
-    let mut by_name: FxHashMap<&str, usize> = FxHashMap::default();
+    let mut topic_places: FxHashMap<&str, usize> = FxHashMap::default();
+    let mut places: FxHashMap<(&str, i32), usize> = FxHashMap::default();
     for topic in request.topics.iter().filter(|topic| !topic.partitions.is_empty()) {
-        let at = *by_name.entry(&topic.name).or_insert_with(|| {
+        let at = *topic_places.entry(&topic.name).or_insert_with(|| {
             answered.push(ListOffsetsTopicResponse { name: Cow::Borrowed(&topic.name), ..Default::default() });
             answered.len() - 1
         });
@@ -106,12 +107,12 @@ fn answer<'r>(
             let answers = &mut answered[at].partitions;
             match places.entry((&topic.name, asked.partition_index)) {
                 Entry::Occupied(place) => {
-                    answers[place.get().1] = failed(asked.partition_index, ErrorCode::INVALID_REQUEST);
+                    answers[*place.get()] = failed(asked.partition_index, ErrorCode::INVALID_REQUEST);
                 }
                 Entry::Vacant(place) => {
-                    place.insert((at, answers.len()));
+                    place.insert(answers.len());
                     let partition = hosted.and_then(|topic| topic.partition(asked.partition_index));
-                    answers.push(answer_partition(asked, version, bound, partition.map(|partition| &**partition)));
+                    answers.push(lookup.answer(asked, partition.map(|partition| &**partition)));
                 }
             }
         }
@@ -133,58 +134,68 @@ fn failed(partition_index: i32, error: ErrorCode) -> ListOffsetsPartitionRespons
     ListOffsetsPartitionResponse { partition_index, error_code: error.0, timestamp: -1, offset: -1, leader_epoch: -1 }
 }
 
-fn answer_partition(
-    asked: &ListOffsetsPartition,
+/// How offsets are looked up for one request.
+struct Lookup {
     version: i16,
     bound: Bound,
-    partition: Option<&Partition>,
-) -> ListOffsetsPartitionResponse {
-    let found = match find(asked, version, bound, partition) {
-        Ok(Some(found)) => found,
-        Ok(None) => return failed(asked.partition_index, ErrorCode::NONE),
-        Err(error) => return failed(asked.partition_index, error),
-    };
-    ListOffsetsPartitionResponse {
-        partition_index: asked.partition_index,
-        error_code: ErrorCode::NONE.0,
-        timestamp: found.timestamp,
-        offset: found.offset,
-        leader_epoch: if version < FIRST_LEADER_EPOCH_VERSION { -1 } else { found.leader_epoch },
-    }
+    decompressor: Decompressor,
 }
 
-/// `None` when there is no such record.
-fn find(
-    asked: &ListOffsetsPartition,
-    version: i16,
-    bound: Bound,
-    partition: Option<&Partition>,
-) -> Result<Option<TimestampOffset>, ErrorCode> {
-    if !is_served(asked.timestamp, version) {
-        return Err(ErrorCode::UNSUPPORTED_VERSION);
-    }
-    let partition = partition.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-    if asked.current_leader_epoch != NO_EPOCH {
-        partition.check_leader_epoch(asked.current_leader_epoch)?;
-    }
-    let mut decompressor = Decompressor::new(MOST_DECOMPRESSED);
-    let found = match asked.timestamp {
-        LATEST => {
-            let leader_epoch = partition.leader_epoch();
-            return Ok(Some(TimestampOffset { timestamp: -1, offset: bound.offset(partition), leader_epoch }));
+impl Lookup {
+    fn answer(&mut self, asked: &ListOffsetsPartition, partition: Option<&Partition>) -> ListOffsetsPartitionResponse {
+        let found = match self.find(asked, partition) {
+            Ok(Some(found)) => found,
+            Ok(None) => return failed(asked.partition_index, ErrorCode::NONE),
+            Err(error) => return failed(asked.partition_index, error),
+        };
+        ListOffsetsPartitionResponse {
+            partition_index: asked.partition_index,
+            error_code: ErrorCode::NONE.0,
+            timestamp: found.timestamp,
+            offset: found.offset,
+            leader_epoch: if self.version < FIRST_LEADER_EPOCH_VERSION { -1 } else { found.leader_epoch },
         }
-        EARLIEST | EARLIEST_LOCAL => {
-            let log = partition.log();
-            let offset = log.log_start_offset();
-            let leader_epoch = log.epoch_for_offset(offset).unwrap_or(-1);
-            return Ok(Some(TimestampOffset { timestamp: -1, offset, leader_epoch }));
+    }
+
+    /// `None` when there is no such record.
+    fn find(
+        &mut self,
+        asked: &ListOffsetsPartition,
+        partition: Option<&Partition>,
+    ) -> Result<Option<TimestampOffset>, ErrorCode> {
+        if !is_served(asked.timestamp, self.version) {
+            return Err(ErrorCode::UNSUPPORTED_VERSION);
         }
-        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Ok(None),
-        MAX_TIMESTAMP => partition.log().max_timestamp_offset(&mut decompressor),
-        timestamp => partition.log().offset_for_timestamp(timestamp, &mut decompressor),
-    };
-    let limit = bound.offset(partition);
-    Ok(found.map_err(|error| code_of(&error))?.filter(|found| found.offset < limit))
+        let partition = partition.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+        if asked.current_leader_epoch != NO_EPOCH {
+            partition.check_leader_epoch(asked.current_leader_epoch)?;
+        }
+        match asked.timestamp {
+            LATEST => {
+                let (offset, leader_epoch) = (self.bound.offset(partition), partition.leader_epoch());
+                Ok(Some(TimestampOffset { timestamp: -1, offset, leader_epoch }))
+            }
+            EARLIEST | EARLIEST_LOCAL => {
+                let log = partition.log();
+                let offset = log.log_start_offset();
+                let leader_epoch = log.epoch_for_offset(offset).unwrap_or(-1);
+                Ok(Some(TimestampOffset { timestamp: -1, offset, leader_epoch }))
+            }
+            LATEST_TIERED | EARLIEST_PENDING_UPLOAD => Ok(None),
+            timestamp => self.find_record(timestamp, partition),
+        }
+    }
+
+    /// A record by its timestamp, if the asker may see it.
+    fn find_record(&mut self, timestamp: i64, partition: &Partition) -> Result<Option<TimestampOffset>, ErrorCode> {
+        let limit = self.bound.offset(partition);
+        let log = partition.log();
+        let found = match timestamp {
+            MAX_TIMESTAMP => log.max_timestamp_offset(&mut self.decompressor),
+            timestamp => log.offset_for_timestamp(timestamp, &mut self.decompressor),
+        };
+        Ok(found.map_err(|error| code_of(&error))?.filter(|found| found.offset < limit))
+    }
 }
 
 /// Whether a version has this timestamp, of which the negative ones have meanings of their own.
