@@ -23,3 +23,5 @@ pub mod storage;
 
 #[cfg(test)]
 mod test_image;
+#[cfg(test)]
+mod test_partitions;

@@ -138,6 +138,7 @@ fn response<'r>(
     let operations = authorized_operations::topic(request.include_topic_authorized_operations);
     let unknown_ids = asked.unknown_ids.iter().map(|&topic_id| MetadataResponseTopic {
         error_code: ErrorCode::UNKNOWN_TOPIC_ID.0,
+        name: None,
         topic_id,
         ..Default::default()
     });

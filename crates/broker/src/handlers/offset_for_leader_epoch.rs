@@ -55,3 +55,37 @@ fn end_of_epoch(asked: &OffsetForLeaderPartition, topic: Option<&HostedTopic>) -
     let end = partition.end_offset_for_epoch(asked.leader_epoch);
     Ok((end.epoch, end.end_offset))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_partitions::{self, EPOCH};
+
+    /// Error, epoch and end offset of one question about a partition of three records.
+    fn ask(partition: i32, leader_epoch: i32, current_leader_epoch: i32) -> (i16, i32, i64) {
+        let replicas = test_partitions::topic(&[&[&[1, 2, 3]]]);
+        let topics = replicas.topics();
+        let asked = OffsetForLeaderPartition { partition, current_leader_epoch, leader_epoch };
+        let asked = OffsetForLeaderTopic { topic: "t".into(), partitions: vec![asked] };
+        let answer = topic(&asked, &topics);
+        let end = &answer.partitions[0];
+        (end.error_code, end.leader_epoch, end.end_offset)
+    }
+
+    #[test]
+    fn the_current_epoch_ends_at_the_log_end_and_those_around_it_where_it_begins_or_nowhere() {
+        assert_eq!(ask(0, EPOCH, NO_EPOCH), (0, EPOCH, 3));
+        assert_eq!(ask(0, EPOCH - 1, NO_EPOCH), (0, EPOCH - 1, 0));
+        assert_eq!(ask(0, -2, NO_EPOCH), (0, -2, 0));
+        assert_eq!(ask(0, EPOCH + 1, NO_EPOCH), (0, -1, -1));
+        assert_eq!(ask(0, -1, NO_EPOCH), (0, -1, -1));
+    }
+
+    #[test]
+    fn the_leader_epoch_of_the_client_must_be_the_current_one() {
+        assert_eq!(ask(0, EPOCH, EPOCH), (0, EPOCH, 3));
+        assert_eq!(ask(0, EPOCH, EPOCH + 1), (ErrorCode::UNKNOWN_LEADER_EPOCH.0, -1, -1));
+        assert_eq!(ask(0, EPOCH, -2), (ErrorCode::FENCED_LEADER_EPOCH.0, -1, -1));
+        assert_eq!(ask(9, EPOCH, NO_EPOCH), (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0, -1, -1));
+    }
+}

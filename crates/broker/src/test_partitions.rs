@@ -1,0 +1,45 @@
+//! Partitions on a simulated disk, for unit tests.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use milena_config::{BrokerConfig, Settings};
+use milena_io::SimDisk;
+use milena_log::{Log, OpenParams};
+use milena_metadata::Image;
+use milena_records::BatchBuilder;
+
+use crate::partition::{Partition, TopicIdentity};
+use crate::replicas::Replicas;
+use crate::settings::PartitionSettings;
+use crate::test_image::id;
+
+/// Leader epoch of all partitions here.
+pub(crate) const EPOCH: i32 = 3;
+
+/// The topic `t`, with a partition for each entry. An entry has the timestamps of its records, batch by batch.
+pub(crate) fn topic(partitions: &[&[&[i64]]]) -> Replicas {
+    let replicas = Replicas::default();
+    let identity = Arc::new(TopicIdentity { name: "t".into(), id: id(1) });
+    let partitions = (0..).zip(partitions).map(|(index, batches)| partition(&identity, index, batches));
+    replicas.add(partitions.collect());
+    replicas
+}
+
+fn partition(identity: &Arc<TopicIdentity>, index: i32, batches: &[&[i64]]) -> Arc<Partition> {
+    let config = BrokerConfig::load(&Settings::new()).unwrap();
+    let settings = PartitionSettings::of_topic(&config, &Image::default(), "t");
+    let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
+    let disk = Arc::new(SimDisk::new(0));
+    let (log, _) = Log::open(disk, Path::new("/t-0"), Arc::clone(&settings.log), params).unwrap();
+    let partition = Partition::lead(Arc::clone(identity), index, 0, log, EPOCH, settings).unwrap();
+    for timestamps in batches {
+        let mut builder = BatchBuilder::new();
+        for &timestamp in *timestamps {
+            builder.push(timestamp, None, Some(b"value"), &[]);
+        }
+        let mut batch = builder.build().unwrap();
+        partition.append_as_leader(&mut [&mut batch], 0).unwrap();
+    }
+    Arc::new(partition)
+}
