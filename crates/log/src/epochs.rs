@@ -119,7 +119,7 @@ impl EpochCache {
 
     /// Where `epoch` ended, as a leader answers it.
     pub(crate) fn end_offset_for(&self, epoch: i32, log_end_offset: i64) -> EpochEnd {
-        if epoch < 0 {
+        if epoch == EpochEnd::UNDEFINED.epoch {
             return EpochEnd::UNDEFINED;
         }
         if self.latest() == Some(epoch) {
