@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use milena_config::describe::{self, Entry, Options, Synonym};
-use milena_config::{BrokerConfig, Overrides};
+use milena_config::{BrokerConfig, Overrides, logger};
 use milena_controller::{ApiError, validate_topic_name};
 use milena_metadata::{ConfigResource, ConfigResourceType, Image};
 use milena_net::Outgoing;
@@ -22,7 +22,7 @@ use crate::request::{Call, Refusal};
 pub const API: Api = Api::now(ApiKey::DESCRIBE_CONFIGS, 1..=4, handle);
 
 /// The one logger that is told of: it stands for the program.
-const ROOT_LOGGER: &str = "root";
+const ROOT_LOGGER: &str = logger::ROOT;
 
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeConfigsRequest<'_> = call.request()?;

@@ -20,9 +20,8 @@ fn ask(request: &ListOffsetsRequest<'_>, version: i16, partitions: &[&[&[i64]]])
     let replicas = topic(partitions);
     let topics = replicas.topics();
     let response = response(request, version, &topics);
-    let told = |p: &ListOffsetsPartitionResponse| {
-        (p.partition_index, p.error_code, p.timestamp, p.offset, p.leader_epoch)
-    };
+    let told =
+        |p: &ListOffsetsPartitionResponse| (p.partition_index, p.error_code, p.timestamp, p.offset, p.leader_epoch);
     response.topics.iter().flat_map(|topic| &topic.partitions).map(told).collect()
 }
 
