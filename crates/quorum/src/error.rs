@@ -44,6 +44,22 @@ pub enum QuorumError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The log is damaged in its middle. Nothing was changed.
+    #[error(
+        "{}: the batch at byte {position}, which should begin with offset {offset}, is damaged ({reason}), but records behind \
+         it are whole, so this is no interrupted write; restore the file from a copy, or remove what follows that byte to go \
+         on without it", path.display()
+    )]
+    Damaged {
+        /// The segment.
+        path: PathBuf,
+        /// Where the bad batch begins, bytes.
+        position: u64,
+        /// Offset that it should begin with.
+        offset: i64,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// No snapshot can be read that the log continues.
     #[error("{}: {reason}, and no older snapshot reaches the log start offset {log_start_offset}", path.display())]
     Snapshot {

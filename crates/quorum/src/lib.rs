@@ -11,6 +11,7 @@ mod files;
 mod format;
 mod ids;
 mod info;
+mod integrity;
 mod lifecycle;
 mod load;
 mod mapping;

@@ -16,9 +16,9 @@ use crate::batches::{
     ControlRecord, MAX_BATCH_BYTES, MAX_BATCH_RECORDS, Position, control_batch, data_batch, encode_value,
 };
 use crate::error::{IoContext, QuorumError};
-use crate::files;
 use crate::load;
 use crate::snapshot::{self, QuorumRecords, SnapshotId};
+use crate::{files, integrity};
 
 /// Name of the metadata log's directory.
 pub(crate) const METADATA_DIR: &str = "__cluster_metadata-0";
@@ -83,7 +83,6 @@ pub struct Appended {
 }
 
 /// The metadata log of a node that leads a quorum of one.
-#[derive(Debug)]
 pub struct MetadataLog {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
@@ -100,6 +99,13 @@ pub struct MetadataLog {
     failure: Option<String>,
 }
 
+impl std::fmt::Debug for MetadataLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.quorum.state();
+        f.debug_struct("MetadataLog").field("dir", &self.dir).field("state", &state).finish_non_exhaustive()
+    }
+}
+
 impl MetadataLog {
     /// Opens the metadata log of a formatted directory and makes this node its leader: loads the newest snapshot and the
     /// log, cuts a torn tail, elects itself in the next epoch, and writes the records of a fresh cluster if the log has
@@ -110,6 +116,7 @@ impl MetadataLog {
     pub fn open(disk: Arc<dyn Disk>, options: MetadataLogOptions, now_ms: i64) -> Result<Self, QuorumError> {
         let dir = options.metadata_dir.join(METADATA_DIR);
         files::create_dir(&*disk, &dir).context("cannot create", &dir)?;
+        integrity::check(&*disk, &dir)?;
         let config =
             LogConfig { segment_bytes: options.segment_bytes, segment_ms: options.segment_ms, ..LogConfig::default() };
         let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms };
@@ -335,21 +342,22 @@ impl MetadataLog {
         Ok(Appended { base_offset, last_offset, loaded })
     }
 
-    /// Writes batches and waits for the disk. Only a full disk leaves the log usable after an error.
-    fn write(&mut self, mut batches: Vec<Vec<u8>>, epoch: i32, now_ms: i64) -> Result<(), QuorumError> {
-        let bytes: usize = batches.iter().map(Vec::len).sum();
-        let mut slices: Vec<&mut [u8]> = batches.iter_mut().map(Vec::as_mut_slice).collect();
-        match self.log.append(&mut slices, epoch, now_ms) {
-            Ok(_) => {}
-            Err(error) if error.is_disk_full() && !self.loader.in_transaction() => {
-                self.loader = Loader::new(Image::clone(&self.image));
-                return Err(error.into());
+    /// Writes batches and waits for the disk after each, so that only the last one can be torn. Only a full disk leaves the
+    /// log usable after an error.
+    fn write(&mut self, batches: Vec<Vec<u8>>, epoch: i32, now_ms: i64) -> Result<(), QuorumError> {
+        for (index, mut batch) in batches.into_iter().enumerate() {
+            match self.log.append(&mut [&mut batch], epoch, now_ms) {
+                Ok(_) => {}
+                Err(error) if error.is_disk_full() && index == 0 && !self.loader.in_transaction() => {
+                    self.loader = Loader::new(Image::clone(&self.image));
+                    return Err(error.into());
+                }
+                Err(error) => return Err(self.fail(error.into())),
             }
-            Err(error) => return Err(self.fail(error.into())),
+            self.log.flush().map_err(|error: LogError| self.fail(error.into()))?;
+            self.bytes_since_snapshot += batch.len() as u64;
         }
-        self.log.flush().map_err(|error: LogError| self.fail(error.into()))?;
         self.quorum.on(Event::Flushed { end_offset: self.log.log_end_offset() });
-        self.bytes_since_snapshot += bytes as u64;
         self.oldest_unsnapshotted.get_or_insert(now_ms);
         Ok(())
     }

@@ -216,6 +216,33 @@ fn a_full_disk_refuses_records_until_there_is_space() {
 }
 
 #[test]
+fn a_flipped_bit_in_the_middle_stops_the_start_and_changes_nothing() {
+    let (sim, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    log.append(&topic("a", uuid(1), 3), NOW).unwrap();
+    log.append(&topic("b", uuid(2), 3), NOW).unwrap();
+    drop(log);
+    let before = file(&disk, "00000000000000000000.log");
+    let sizes: Vec<u64> = batches(&before).map(|b| b.unwrap().size() as u64).collect();
+    let path = Path::new(DIR).join("__cluster_metadata-0/00000000000000000000.log");
+    let third = sizes[0] + sizes[1];
+    // A record's byte, the length, the base offset: each makes another kind of bad batch.
+    for byte in [70, 11, 1] {
+        sim.flip_bit(&path, third + byte, 4);
+        let damaged = file(&disk, "00000000000000000000.log");
+        match open(&disk, Path::new(DIR)).unwrap_err() {
+            QuorumError::Damaged { position, offset, .. } => assert_eq!((position, offset), (third, 10)),
+            error => panic!("{error}"),
+        }
+        assert_eq!(file(&disk, "00000000000000000000.log"), damaged);
+        sim.flip_bit(&path, third + byte, 4);
+    }
+    // In the last batch it cannot be told from an interrupted write.
+    sim.flip_bit(&path, third + sizes[2] + 70, 4);
+    assert_eq!(topics(&reopen(&disk)), [("a".to_owned(), 3)]);
+}
+
+#[test]
 fn thousands_of_records_are_split_into_batches() {
     let (_, disk) = sim(QuorumMode::StaticVoters);
     let mut log = reopen(&disk);

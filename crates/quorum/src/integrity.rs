@@ -1,0 +1,123 @@
+//! Tells damage from an interrupted write before the log is opened, which would cut both. Every append waits for the disk,
+//! so only the very last batch can be torn. A bad batch with a whole one behind it was acknowledged, and what follows it
+//! was too: cutting there would lose topics.
+
+use std::path::{Path, PathBuf};
+
+use milena_io::{Disk, File, FileExt, OpenMode};
+use milena_records::{Batch, BatchError, batches};
+
+use crate::error::{IoContext, QuorumError};
+
+/// How much of a segment is looked at at once, bytes. More than two of the largest batches.
+const WINDOW: usize = 32 << 20;
+const MAGIC_AT: usize = 16;
+const BATCH_OVERHEAD: usize = 61;
+
+/// Where the batches of a segment stop being whole.
+struct Bad {
+    position: u64,
+    /// Offset that the bad batch should begin with.
+    offset: i64,
+    reason: String,
+}
+
+/// Looks for a bad batch that has a whole one behind it.
+///
+/// # Errors
+/// [`QuorumError::Damaged`]; the files are as they were.
+pub(crate) fn check(disk: &dyn Disk, dir: &Path) -> Result<(), QuorumError> {
+    let mut bad: Option<(PathBuf, Bad)> = None;
+    for (base_offset, path) in segments(disk, dir)? {
+        let file = disk.open(&path, OpenMode::Read).context("cannot open", &path)?;
+        if let Some((path, bad)) = bad.take() {
+            // A later segment with records was begun after this one was complete and on disk.
+            if file.len().context("cannot read", &path)? > 0 {
+                return Err(damaged(path, bad));
+            }
+            return Ok(());
+        }
+        if let Some(found) = first_bad(&*file, base_offset, &path)? {
+            if whole_batch_behind(&*file, &found, &path)? {
+                return Err(damaged(path, found));
+            }
+            bad = Some((path, found));
+        }
+    }
+    Ok(())
+}
+
+fn damaged(path: PathBuf, bad: Bad) -> QuorumError {
+    QuorumError::Damaged { path, position: bad.position, offset: bad.offset, reason: bad.reason }
+}
+
+/// The segment files, ascending by base offset.
+fn segments(disk: &dyn Disk, dir: &Path) -> Result<Vec<(i64, PathBuf)>, QuorumError> {
+    let entries = disk.list(dir).context("cannot list", dir)?;
+    let base = |name: &str| name.strip_suffix(".log").filter(|n| n.len() == 20).and_then(|n| n.parse().ok());
+    let mut found: Vec<(i64, PathBuf)> =
+        entries.iter().filter(|e| !e.is_dir).filter_map(|e| Some((base(&e.name)?, dir.join(&e.name)))).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// Bytes of a file from a position on, at most a window.
+fn window(file: &dyn File, position: u64, path: &Path) -> Result<Vec<u8>, QuorumError> {
+    let len = file.len().context("cannot read", path)?.saturating_sub(position);
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(WINDOW).min(WINDOW)];
+    file.read_exact_at(&mut bytes, position).context("cannot read", path)?;
+    Ok(bytes)
+}
+
+/// The first batch of a segment that is not whole or does not follow the one before.
+fn first_bad(file: &dyn File, base_offset: i64, path: &Path) -> Result<Option<Bad>, QuorumError> {
+    let (mut position, mut offset) = (0, base_offset);
+    loop {
+        let bytes = window(file, position, path)?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let mut used = 0;
+        for batch in batches(&bytes) {
+            let batch = batch.and_then(|batch| batch.verify_crc().map(|()| batch));
+            let reason = match batch {
+                Ok(batch) if batch.base_offset() == offset => {
+                    used += batch.size();
+                    offset = batch.next_offset();
+                    continue;
+                }
+                Ok(batch) => format!("its base offset is {}", batch.base_offset()),
+                // The rest of the batch is in the next window.
+                Err(BatchError::Truncated { .. }) if used > 0 && bytes.len() == WINDOW => break,
+                Err(error) => error.to_string(),
+            };
+            return Ok(Some(Bad { position: position + used as u64, offset, reason }));
+        }
+        position += used as u64;
+    }
+}
+
+/// Whether a whole batch with a later offset begins anywhere behind a bad one.
+fn whole_batch_behind(file: &dyn File, bad: &Bad, path: &Path) -> Result<bool, QuorumError> {
+    let mut position = bad.position + 1;
+    loop {
+        let bytes = window(file, position, path)?;
+        let candidates = bytes.windows(BATCH_OVERHEAD).enumerate().filter(|(_, header)| header[MAGIC_AT] == 2);
+        for (at, _) in candidates {
+            let Some(Ok(batch)) = batches(&bytes[at..]).next() else { continue };
+            if is_later(&batch, bad.offset) {
+                return Ok(true);
+            }
+        }
+        if bytes.len() < WINDOW {
+            return Ok(false);
+        }
+        // Half a window again, so that no batch lies across a border.
+        position += (WINDOW / 2) as u64;
+    }
+}
+
+fn is_later(batch: &Batch<'_>, offset: i64) -> bool {
+    let plausible = batch.base_offset() >= offset && batch.count() > 0 && batch.partition_leader_epoch() >= 0;
+    plausible && batch.verify_crc().is_ok()
+}
