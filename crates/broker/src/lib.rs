@@ -5,6 +5,7 @@ pub mod auto_topics;
 pub mod broker;
 pub mod cluster_view;
 pub mod controller;
+pub mod decided;
 pub mod dispatch;
 pub mod fetch_sessions;
 pub mod handlers;

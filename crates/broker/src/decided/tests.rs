@@ -1,0 +1,158 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use milena_config::{BrokerConfig, Settings};
+use milena_net::Peer;
+use milena_protocol::messages::{
+    AlterConfigsRequest, AlterConfigsResponse, CreatePartitionsRequest, CreatePartitionsResponse, CreateTopicsRequest,
+    CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse, IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse, alter_configs_request, create_partitions_request, create_topics_request,
+    delete_topics_request, incremental_alter_configs_request,
+};
+use milena_protocol::{Message, Reader, Writer, framing};
+
+use super::*;
+use crate::handlers;
+use crate::registry::Api;
+use crate::request::Header;
+use crate::test_image::{broker, image, topic};
+
+const NODE: &str = "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://:1,CONTROLLER://:2\n\
+                    controller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers=h:2\n";
+
+/// Has a body decided on a cluster of broker 1 with the topic `t` of one partition: how many records that makes, and the
+/// response without its header.
+fn decided(api: &Api, decide: Decide, version: i16, body: &[u8]) -> Result<(usize, Vec<u8>), Refusal> {
+    let address = "127.0.0.1:1".parse().unwrap();
+    let peer = Arc::new(Peer { id: 1, listener: "PLAINTEXT".into(), local: address, remote: address, reactor: 0 });
+    let call = Call { header: Header::new(api.key.0, version, 7, None), body, peer: &peer };
+    let mut settings = Settings::new();
+    settings.file(Path::new("server.properties"), NODE).unwrap();
+    let config = BrokerConfig::load(&settings).unwrap();
+    let image = image([broker(1, false)].into_iter().chain(topic("t", 1, &[&[1]])));
+    let mut out = Outgoing::new();
+    let records = decide(&call, View { image: &image, config: &config }, &mut out)?;
+    let (header, body) = framing::decode_response_header(&out.bytes[4..], api.key, version).unwrap();
+    assert_eq!(header.correlation_id, 7);
+    let body_at = out.bytes.len() - body.remaining();
+    Ok((records.len(), out.bytes[body_at..].to_vec()))
+}
+
+/// Asks in every version; each must make `records` records and be answered with `code`, which `code_of` finds.
+macro_rules! every_version {
+    ($api:ident, $request:expr, $response:ident, $records:expr, $code:expr, $code_of:expr) => {
+        for version in handlers::$api::API.versions.clone() {
+            let mut body = Writer::new();
+            let request = $request(version);
+            request.encode(&mut body, version).unwrap();
+            let (records, response) =
+                decided(&handlers::$api::API, handlers::$api::decide, version, &body.into_bytes()).unwrap();
+            let response = $response::decode(&mut Reader::new(&response), version).unwrap();
+            let code: i16 = $code_of(&response);
+            assert_eq!((records, code), ($records, $code), "version {version}: {response:?}");
+        }
+    };
+}
+
+#[test]
+fn create_topics_is_decided_in_every_version() {
+    let request = |name: &'static str| {
+        move |_| {
+            let topic = create_topics_request::CreatableTopic {
+                name: name.into(),
+                num_partitions: 2,
+                replication_factor: 1,
+                ..Default::default()
+            };
+            CreateTopicsRequest { topics: vec![topic], ..Default::default() }
+        }
+    };
+    let code = |response: &CreateTopicsResponse<'_>| response.topics[0].error_code;
+    every_version!(create_topics, request("new"), CreateTopicsResponse, 3, 0, code);
+    every_version!(create_topics, request("t"), CreateTopicsResponse, 0, 36, code);
+}
+
+#[test]
+fn delete_topics_is_decided_in_every_version() {
+    let request = |name: &'static str| {
+        move |version| {
+            let state = delete_topics_request::DeleteTopicState { name: Some(name.into()), ..Default::default() };
+            let (topics, topic_names) =
+                if version < 6 { (Vec::new(), vec![name.into()]) } else { (vec![state], Vec::new()) };
+            DeleteTopicsRequest { topics, topic_names, timeout_ms: 1 }
+        }
+    };
+    let code = |response: &DeleteTopicsResponse<'_>| response.responses[0].error_code;
+    every_version!(delete_topics, request("t"), DeleteTopicsResponse, 1, 0, code);
+    every_version!(delete_topics, request("no"), DeleteTopicsResponse, 0, 3, code);
+}
+
+#[test]
+fn create_partitions_is_decided_in_every_version() {
+    let request = |count| {
+        move |_| {
+            let name = "t".into();
+            let topic = create_partitions_request::CreatePartitionsTopic { name, count, assignments: None };
+            CreatePartitionsRequest { topics: vec![topic], timeout_ms: 1, validate_only: false }
+        }
+    };
+    let code = |response: &CreatePartitionsResponse<'_>| response.results[0].error_code;
+    every_version!(create_partitions, request(4), CreatePartitionsResponse, 3, 0, code);
+    every_version!(create_partitions, request(1), CreatePartitionsResponse, 0, 37, code);
+}
+
+#[test]
+fn alter_configs_is_decided_in_every_version() {
+    let request = |value: &'static str| {
+        move |_| {
+            let config =
+                alter_configs_request::AlterableConfig { name: "retention.ms".into(), value: Some(value.into()) };
+            let resource = alter_configs_request::AlterConfigsResource {
+                resource_type: 2,
+                resource_name: "t".into(),
+                configs: vec![config],
+            };
+            AlterConfigsRequest { resources: vec![resource], validate_only: false }
+        }
+    };
+    let code = |response: &AlterConfigsResponse<'_>| response.responses[0].error_code;
+    every_version!(alter_configs, request("5"), AlterConfigsResponse, 1, 0, code);
+    every_version!(alter_configs, request("x"), AlterConfigsResponse, 0, 40, code);
+}
+
+#[test]
+fn incremental_alter_configs_is_decided_in_every_version() {
+    let request = |value: &'static str| {
+        move |_| {
+            let config = incremental_alter_configs_request::AlterableConfig {
+                name: "retention.ms".into(),
+                config_operation: 0,
+                value: Some(value.into()),
+            };
+            let resource = incremental_alter_configs_request::AlterConfigsResource {
+                resource_type: 2,
+                resource_name: "t".into(),
+                configs: vec![config],
+            };
+            IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false }
+        }
+    };
+    let code = |response: &IncrementalAlterConfigsResponse<'_>| response.responses[0].error_code;
+    every_version!(incremental_alter_configs, request("5"), IncrementalAlterConfigsResponse, 1, 0, code);
+    every_version!(incremental_alter_configs, request("x"), IncrementalAlterConfigsResponse, 0, 40, code);
+}
+
+#[test]
+fn bytes_that_are_no_request_are_refused() {
+    let decides: [(&Api, Decide); 5] = [
+        (&handlers::create_topics::API, handlers::create_topics::decide),
+        (&handlers::delete_topics::API, handlers::delete_topics::decide),
+        (&handlers::create_partitions::API, handlers::create_partitions::decide),
+        (&handlers::alter_configs::API, handlers::alter_configs::decide),
+        (&handlers::incremental_alter_configs::API, handlers::incremental_alter_configs::decide),
+    ];
+    for (api, decide) in decides {
+        let refused = decided(api, decide, *api.versions.start(), &[0x7f; 4]);
+        assert!(matches!(refused, Err(Refusal::Malformed(_))), "{}", api.key.name());
+    }
+}
