@@ -17,6 +17,7 @@ mod load;
 mod mapping;
 mod metadata_log;
 mod quorum_mode;
+mod retention;
 mod scram;
 mod snapshot;
 

@@ -17,6 +17,7 @@ use crate::batches::{
 };
 use crate::error::{IoContext, QuorumError};
 use crate::load;
+use crate::retention::{self, Limits};
 use crate::snapshot::{self, QuorumRecords, SnapshotId};
 use crate::{files, integrity};
 
@@ -43,6 +44,10 @@ pub struct MetadataLogOptions {
     pub snapshot_max_bytes: u64,
     /// `metadata.log.max.snapshot.interval.ms`; 0 for never.
     pub snapshot_max_interval_ms: i64,
+    /// `metadata.max.retention.bytes`; negative for no limit.
+    pub retention_bytes: i64,
+    /// `metadata.max.retention.ms`; negative for no limit.
+    pub retention_ms: i64,
     /// `metadata.log.segment.bytes`.
     pub segment_bytes: u64,
     /// `metadata.log.segment.ms`.
@@ -60,6 +65,8 @@ impl MetadataLogOptions {
             min_insync_replicas: 1,
             snapshot_max_bytes: 20 << 20,
             snapshot_max_interval_ms: 3_600_000,
+            retention_bytes: 100 << 20,
+            retention_ms: 7 * 24 * 3_600_000,
             segment_bytes: 1 << 30,
             segment_ms: 7 * 24 * 3_600_000,
         }
@@ -381,7 +388,7 @@ impl MetadataLog {
         self.snapshot(now_ms).map(Some)
     }
 
-    /// Writes a snapshot of everything appended so far.
+    /// Writes a snapshot of everything appended so far, and removes those that are too old or too many.
     ///
     /// # Errors
     /// As [`maybe_snapshot`](Self::maybe_snapshot).
@@ -397,6 +404,8 @@ impl MetadataLog {
         self.newest_snapshot = Some(id);
         self.bytes_since_snapshot = 0;
         self.oldest_unsnapshotted = None;
+        let limits = Limits { bytes: self.options.retention_bytes, ms: self.options.retention_ms };
+        retention::clean(&*self.disk, &self.dir, self.log.size(), limits, now_ms)?;
         Ok(id)
     }
 

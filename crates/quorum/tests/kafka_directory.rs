@@ -105,3 +105,39 @@ fn a_lost_quorum_state_and_epoch_checkpoint_are_made_again() {
     let log = open(&disk, Path::new(DIR)).unwrap();
     assert_eq!(log.epoch(), 5);
 }
+
+/// Whatever happens to the files, opening them ends: with a log, or with an error.
+#[test]
+fn damaged_files_never_panic() {
+    let names = ["00000000000000000000.log", SNAPSHOT, "00000000000000000000-0000000000.checkpoint", "quorum-state"];
+    let mut rng = milena_io::SimRng::new(42);
+    for round in 0..400 {
+        let disk = kafka_directory(&[]);
+        let path = Path::new(DIR).join("__cluster_metadata-0").join(names[round % names.len()]);
+        let file = disk.open(&path, OpenMode::Write).unwrap();
+        let mut bytes = file.read_all(1 << 20).unwrap();
+        for _ in 0..=milena_io::Rng::below(&mut rng, 4) {
+            let at = milena_io::Rng::below(&mut rng, bytes.len() as u64) as usize;
+            match milena_io::Rng::below(&mut rng, 4) {
+                0 => bytes[at] ^= 1 << milena_io::Rng::below(&mut rng, 8),
+                1 => bytes.truncate(at.max(1)),
+                2 => bytes.extend_from_within(at..),
+                _ => bytes[at] = 0xff,
+            }
+        }
+        // Batches whose checksums agree with their damage reach the record decoders.
+        if round % 3 == 0 {
+            repair_checksums(&mut bytes);
+        }
+        file.truncate(0).unwrap();
+        file.write_at(&bytes, 0).unwrap();
+        let _ = open(&disk, Path::new(DIR));
+    }
+}
+
+fn repair_checksums(mut bytes: &mut [u8]) {
+    while let Ok((mut batch, rest)) = milena_records::BatchMut::split_first(bytes) {
+        batch.update_crc();
+        bytes = rest;
+    }
+}

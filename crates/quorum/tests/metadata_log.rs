@@ -136,6 +136,36 @@ fn snapshots_come_by_size_and_by_age() {
     assert!(log.maybe_snapshot(NOW + 3_600_000).unwrap().is_some());
 }
 
+/// End offsets of the snapshots in the directory, that of formatting left out.
+fn snapshots(disk: &Arc<dyn Disk>) -> Vec<i64> {
+    let entries = disk.list(&Path::new(DIR).join("__cluster_metadata-0")).unwrap();
+    let end = |name: &str| name.strip_suffix(".checkpoint").map(|name| name[..20].parse().unwrap());
+    entries.iter().filter_map(|e| end(&e.name)).filter(|end| *end > 0).collect()
+}
+
+#[test]
+fn old_snapshots_go_by_age_and_by_size_but_the_newest_stays() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    let mut options = log_options(&disk, Path::new(DIR));
+    options.retention_ms = 1000;
+    let mut log = MetadataLog::open(disk.clone(), options.clone(), NOW).unwrap();
+    for n in 0..3 {
+        log.append(&[producer_ids(1, 1000 * (n + 1))], NOW + 600 * n).unwrap();
+        log.snapshot(NOW + 600 * n).unwrap();
+    }
+    assert_eq!(snapshots(&disk), [12, 13], "the first one is 1200 ms old");
+    log.append(&[producer_ids(1, 5000)], NOW).unwrap();
+    log.snapshot(NOW + 1_000_000).unwrap();
+    assert_eq!(snapshots(&disk), [14]);
+    drop(log);
+    options.retention_bytes = 0;
+    options.retention_ms = -1;
+    let mut log = MetadataLog::open(disk.clone(), options, NOW).unwrap();
+    log.snapshot(NOW).unwrap();
+    assert_eq!(snapshots(&disk), [15]);
+    assert_eq!(log.image().next_producer_id(), 5000);
+}
+
 #[test]
 fn a_broken_snapshot_gives_way_to_an_older_one_and_the_log() {
     let (sim, disk) = sim(QuorumMode::StaticVoters);
