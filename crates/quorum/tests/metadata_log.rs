@@ -8,9 +8,11 @@ use std::sync::Arc;
 use common::{
     NOW, broker, controller, endpoint, formatted, log_options, open, producer_ids, remove_topic, topic, topics, uuid,
 };
-use milena_io::{Disk, Fault, FaultKind, FileExt, OpenMode, SimDisk, StepKind};
-use milena_metadata::ConfigResource;
-use milena_quorum::{MetadataLog, QuorumError, QuorumMode, TopicDefaults};
+use milena_io::{Disk, Fault, FaultKind, FileExt, OpenMode, SimDisk, SimRng, StepKind};
+use milena_metadata::{ConfigResource, MetadataVersion, VersionedRecord};
+use milena_protocol::MetadataRecord;
+use milena_protocol::messages::BeginTransactionRecord;
+use milena_quorum::{MetadataLog, QuorumError, QuorumMode, TopicDefaults, format};
 use milena_records::batches;
 
 const DIR: &str = "/d";
@@ -84,6 +86,59 @@ fn a_node_outside_the_voters_cannot_lead() {
     options.static_voters = milena_quorum::MetadataLogOptions::static_voter_ids([1, 2, 3]);
     let error = MetadataLog::open(disk, options, NOW).unwrap_err();
     assert!(error.to_string().contains("(voters: [1, 2, 3])"), "{error}");
+}
+
+#[test]
+fn the_layout_of_older_releases_is_read() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    let log_dir = Path::new(DIR).join("__cluster_metadata-0");
+    // They put the first records beside the log's directory, which they made at the first start.
+    disk.rename(
+        &log_dir.join("00000000000000000000-0000000000.checkpoint"),
+        &Path::new(DIR).join("bootstrap.checkpoint"),
+    )
+    .unwrap();
+    disk.remove_dir_all(&log_dir).unwrap();
+    let log = reopen(&disk);
+    assert_eq!(log.image().features().iter().count(), 6);
+    assert_eq!(log_batches(&disk), [(0, 1, 1, true), (1, 9, 1, false)]);
+}
+
+#[test]
+fn without_any_first_records_the_newest_metadata_version_is_written() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    disk.remove_dir_all(&Path::new(DIR).join("__cluster_metadata-0")).unwrap();
+    let features: Vec<(String, i16)> =
+        reopen(&disk).image().features().iter().map(|(name, level)| (name.to_owned(), level)).collect();
+    assert_eq!(features, [("metadata.version".to_owned(), 33)]);
+}
+
+#[test]
+fn a_metadata_version_without_transactions_starts_without_one() {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+    let mut old = common::options(&[Path::new(DIR)], QuorumMode::StaticVoters);
+    old.release = Some(MetadataVersion::from_name("3.5").unwrap());
+    format(&disk, &old, &mut SimRng::new(1), NOW).unwrap();
+    let mut log = reopen(&disk);
+    assert_eq!(log_batches(&disk), [(0, 1, 1, true), (1, 1, 1, false)]);
+    assert!(log.register_controller(&controller(), NOW).unwrap().is_empty(), "it knows no controller registrations");
+}
+
+#[test]
+fn a_transaction_that_a_crash_left_open_is_aborted() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    let begin = MetadataRecord::BeginTransaction(BeginTransactionRecord { name: None });
+    log.append(&[VersionedRecord::new(begin, 0)], NOW).unwrap();
+    let appended = log.append(&topic("a", uuid(1), 1), NOW).unwrap();
+    assert!(appended.loaded.is_empty());
+    assert_eq!(topics(&log), []);
+    drop(log);
+    let log = reopen(&disk);
+    assert_eq!(topics(&log), []);
+    assert_eq!(log_batches(&disk).len(), 6, "the leader change and the abort");
+    drop(log);
+    assert_eq!(topics(&reopen(&disk)), []);
 }
 
 #[test]
