@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use milena_config::alter::{self, Change, Edit, Operation, Resource};
-use milena_config::{Overrides, client_metrics, dynamic, group, topic};
+use milena_config::{Overrides, client_metrics, dynamic, group, logger, topic};
 use milena_metadata::{ConfigResource, ConfigResourceType};
 use milena_protocol::ErrorCode;
 use milena_protocol::messages::ConfigRecord;
@@ -68,16 +68,12 @@ fn check_shape<'r>(alteration: &Alteration<'_, 'r>) -> Result<(), ApiError> {
     Ok(alter::check_shape(&edits)?)
 }
 
-/// Milena's log levels are set at the start, so there is no logger whose level could change.
+/// Log levels are no metadata: the root logger's may be altered, and nothing is recorded.
 fn alter_loggers(view: View<'_>, alteration: &Alteration<'_, '_>) -> Result<Records, ApiError> {
     check_node(view, &alteration.name, "Unexpected node id. Expected", "but received")?;
-    match alteration.edits.first() {
-        Some(edit) => {
-            let message = format!("Logger {} does not exist!", edit.name);
-            Err(ApiError::new(ErrorCode::INVALID_CONFIG, message))
-        }
-        None => Ok(Vec::new()),
-    }
+    let edits = alteration.edits().map_err(|operation| invalid_request(format!("Unknown operation type: {operation}")));
+    logger::validate(&edits?, |_| false)?;
+    Ok(Vec::new())
 }
 
 /// A node alters its own configuration, or the default of all.
