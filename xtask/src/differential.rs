@@ -1,23 +1,15 @@
 //! `cargo xtask differential`: the recorded cases and the table of requests against Apache Kafka and Milena.
 
-use std::path::PathBuf;
-
 use anyhow::{Result, bail};
 use milena_testkit::differential::runner::{self, Judged, Verdict};
-use milena_testkit::server::{Kind, Options};
-use milena_testkit::{cache, oracle};
 
 /// Options of `cargo xtask differential`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only cases whose ids begin with one of these
     only: Vec<String>,
-    /// `milena` or `kafka`: the server that is asked
-    #[arg(long, default_value = "milena")]
-    server: String,
-    /// The binary of Milena, instead of building it
-    #[arg(long)]
-    binary: Option<PathBuf>,
+    #[command(flatten)]
+    server: crate::target::Target,
     /// Show cases that agree as well
     #[arg(long)]
     all: bool,
@@ -25,12 +17,7 @@ pub(crate) struct Args {
 
 /// Runs and prints what differs; fails if anything does that is not known.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let kind = match (args.server.as_str(), &args.binary) {
-        ("kafka", _) => Kind::Kafka(oracle::ensure_jars()?),
-        (_, Some(binary)) => Kind::Milena(binary.clone()),
-        _ => Kind::Milena(crate::bench::build(&cache::repository(), "milena")?),
-    };
-    let mut server = Options::new(kind).start()?;
+    let mut server = args.server.options()?.start()?;
     let all = runner::run(&server, &args.only, |judged| print(judged, args.all))?;
     println!("{}", runner::summary(&all));
     if all.iter().any(Judged::is_bad) {

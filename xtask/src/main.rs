@@ -1,8 +1,11 @@
 //! The project's own commands, run as `cargo xtask NAME`: tests, comparisons with Apache Kafka, benches.
 
 mod bench;
+mod compat;
 mod differential;
 mod oracle;
+mod target;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -21,6 +24,8 @@ struct Cli {
 enum Command {
     /// Compares CPU time, latency and memory of Milena, Apache Kafka and the practical floor
     Bench(bench::Args),
+    /// Writes and reads with real clients: Java, Python, C, Go, JavaScript
+    Compat(compat::Args),
     /// Asks a server the recorded questions and compares its answers with Apache Kafka's
     Differential(differential::Args),
     /// Fetches Apache Kafka and runs it on free loopback ports until Ctrl-C
@@ -40,6 +45,7 @@ fn main() -> ExitCode {
 fn run() -> Result<()> {
     match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
+        Command::Compat(args) => compat::run(&args),
         Command::Differential(args) => differential::run(&args),
         Command::Oracle(args) => oracle::run(&args),
     }

@@ -1,0 +1,186 @@
+//! `cargo xtask compat`: real clients against a server. What they write and read is in `compat/README.md`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use milena_testkit::server::{Options, Server};
+use milena_testkit::{cache, oracle};
+
+use crate::tools;
+
+/// Options of `cargo xtask compat`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Clients, with commas between them; all without it
+    #[arg(long)]
+    clients: Option<String>,
+    #[command(flatten)]
+    server: crate::target::Target,
+}
+
+/// A client that is installed.
+struct Client {
+    name: &'static str,
+    command: Vec<String>,
+    dir: PathBuf,
+    /// Writes the set that all clients read.
+    shared: bool,
+}
+
+/// A client that cannot be had here.
+pub(crate) struct Missing {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Why.
+    pub(crate) why: String,
+}
+
+const NAMES: [&str; 5] = ["java", "python", "go", "node", "kcat"];
+
+/// Runs the clients; fails if one does, or if one is missing although it was asked for by name.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let names: Vec<&str> = args.clients.as_deref().map_or(NAMES.to_vec(), |list| list.split(',').collect());
+    let mut server = args.server.options()?.start()?;
+    let missing = suite(&mut server, &names)?;
+    for one in &missing {
+        println!("skipped {}: {}", one.name, one.why);
+    }
+    if args.clients.is_some() && !missing.is_empty() {
+        bail!("{} of the clients are missing", missing.len());
+    }
+    Ok(())
+}
+
+/// Starts a server with these options and runs all clients that can be had; gives those that cannot.
+pub(crate) fn all(options: Options) -> Result<Vec<Missing>> {
+    let mut server = options.start()?;
+    let outcome = suite(&mut server, &NAMES);
+    if outcome.is_err() {
+        server.keep();
+        eprintln!("the server's folder is {}", server.dir().display());
+    }
+    outcome
+}
+
+fn suite(server: &mut Server, names: &[&str]) -> Result<Vec<Missing>> {
+    let (mut clients, mut missing) = (Vec::new(), Vec::new());
+    for name in names {
+        let known = NAMES.iter().find(|n| *n == name).with_context(|| format!("no client named {name}"))?;
+        match install(known) {
+            Ok(client) => clients.push(client),
+            Err(error) => missing.push(Missing { name: known, why: format!("{error:#}") }),
+        }
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
+    let base = (now - 3_600_000).to_string();
+    for client in &clients {
+        phase(client, server, &["produce"], &base, &[])?;
+    }
+    read_all(&clients, server, &base)?;
+    server.stop()?;
+    server.start()?;
+    println!("restarted");
+    read_all(&clients, server, &base)?;
+    server.kill()?;
+    server.start()?;
+    println!("killed and started again");
+    read_all(&clients, server, &base)?;
+    Ok(missing)
+}
+
+/// Every client reads what every client wrote.
+fn read_all(clients: &[Client], server: &Server, base: &str) -> Result<()> {
+    let writers: Vec<_> = clients.iter().filter(|c| c.shared).map(|c| c.name).collect();
+    for client in clients {
+        phase(client, server, &["verify"], base, &[&writers.join(",")])?;
+    }
+    Ok(())
+}
+
+fn phase(client: &Client, server: &Server, phase: &[&str], base: &str, more: &[&str]) -> Result<()> {
+    let started = Instant::now();
+    let output = Command::new(&client.command[0])
+        .args(&client.command[1..])
+        .args(phase)
+        .arg(server.addr().to_string())
+        .arg(base)
+        .args(more)
+        .current_dir(&client.dir)
+        .output()
+        .with_context(|| client.command[0].clone())?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{} ({:.1} s)", said.trim_end(), started.elapsed().as_secs_f64());
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let tail: Vec<_> = errors.lines().rev().take(20).collect();
+        let tail: Vec<_> = tail.into_iter().rev().collect();
+        bail!("{} {}: {}\n{}", client.name, phase[0], output.status, tail.join("\n"));
+    }
+    Ok(())
+}
+
+fn install(name: &'static str) -> Result<Client> {
+    let dir = cache::repository().join("compat").join(name);
+    let (command, dir) = match name {
+        "java" => java(dir)?,
+        "python" => python(dir)?,
+        "go" => go(dir)?,
+        "node" => node(&dir)?,
+        _ => {
+            tools::need("kcat", "kcat")?;
+            (vec!["python3".to_owned(), dir.join("compat.py").display().to_string()], dir)
+        }
+    };
+    Ok(Client { name, command, dir, shared: name != "kcat" })
+}
+
+fn java(dir: PathBuf) -> Result<(Vec<String>, PathBuf)> {
+    tools::need("java", "openjdk-17-jdk-headless")?;
+    let libs = oracle::ensure_jars()?;
+    let program = dir.join("Compat.java").display().to_string();
+    let quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error".to_owned();
+    let class_path = format!("{}/*", libs.display());
+    let mut command = vec!["java".to_owned(), "-Xmx256m".to_owned(), quiet];
+    command.extend(["-XX:TieredStopAtLevel=1".to_owned(), "-cp".to_owned(), class_path, program]);
+    Ok((command, dir))
+}
+
+fn python(dir: PathBuf) -> Result<(Vec<String>, PathBuf)> {
+    tools::need("python3", "python3-venv")?;
+    let venv = cache::dir().join("venv");
+    let python = venv.join("bin/python");
+    if !python.exists() {
+        tools::run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+    }
+    if !Command::new(&python).args(["-c", "import confluent_kafka"]).output()?.status.success() {
+        tools::run(Command::new(&python).args(["-m", "pip", "install", "-q", "confluent-kafka"]))?;
+    }
+    Ok((vec![python.display().to_string(), dir.join("compat.py").display().to_string()], dir))
+}
+
+fn go(dir: PathBuf) -> Result<(Vec<String>, PathBuf)> {
+    tools::need("go", "golang-go")?;
+    let program = cache::dir().join("go").join("compat");
+    tools::run(Command::new("go").arg("build").arg("-o").arg(&program).arg(".").current_dir(&dir))?;
+    Ok((vec![program.display().to_string()], dir))
+}
+
+/// npm writes beside its package file, so that the sources are copied into the cache first.
+fn node(dir: &Path) -> Result<(Vec<String>, PathBuf)> {
+    tools::need("node", "nodejs")?;
+    tools::need("npm", "npm")?;
+    let copy = cache::dir().join("node");
+    std::fs::create_dir_all(&copy)?;
+    for file in ["package.json", "package-lock.json", ".npmrc", "compat.js"] {
+        std::fs::copy(dir.join(file), copy.join(file)).with_context(|| file.to_owned())?;
+    }
+    let lock = std::fs::read(copy.join("package-lock.json"))?;
+    let stamp = copy.join("installed-lock.json");
+    if std::fs::read(&stamp).ok().as_ref() != Some(&lock) {
+        tools::run(Command::new("npm").args(["ci", "--silent"]).current_dir(&copy))?;
+        std::fs::write(&stamp, &lock)?;
+    }
+    Ok((vec!["node".to_owned(), copy.join("compat.js").display().to_string()], copy))
+}
