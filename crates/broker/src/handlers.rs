@@ -13,6 +13,7 @@ pub mod fetch;
 pub mod find_coordinator;
 pub mod incremental_alter_configs;
 pub mod init_producer_id;
+pub mod list_config_resources;
 pub mod list_offsets;
 pub mod metadata;
 pub mod offset_for_leader_epoch;

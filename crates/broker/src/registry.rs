@@ -86,6 +86,7 @@ pub static APIS: &[Api] = &[
     handlers::create_partitions::API,
     handlers::incremental_alter_configs::API,
     handlers::describe_cluster::API,
+    handlers::list_config_resources::API,
     handlers::describe_topic_partitions::API,
 ];
 
