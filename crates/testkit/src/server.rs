@@ -165,10 +165,11 @@ impl Server {
     /// # Errors
     /// As [`Options::start`].
     pub fn start(&mut self) -> Result<()> {
-        if let Kind::Kafka(libs) = &self.options.kind
-            && !self.data_dir().join("meta.properties").exists()
-        {
-            oracle::format_storage(libs, &self.config(), CLUSTER_ID)?;
+        if !self.data_dir().join("meta.properties").exists() {
+            match &self.options.kind {
+                Kind::Kafka(libs) => oracle::format_storage(libs, &self.config(), CLUSTER_ID)?,
+                Kind::Milena(binary) => format_storage(binary, &self.config())?,
+            }
         }
         let log = File::options().create(true).append(true).open(self.log_path())?;
         let mut command = self.command();
@@ -325,4 +326,15 @@ impl Drop for Server {
             let _ = child.wait();
         }
     }
+}
+
+/// Formats the directories named in a `server.properties` file with Milena's own command.
+fn format_storage(binary: &Path, config: &Path) -> Result<()> {
+    let mut command = Command::new(binary);
+    command.args(["storage", "format", "-t", CLUSTER_ID, "-c"]).arg(config);
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    if !output.status.success() {
+        bail!("storage format failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
 }
