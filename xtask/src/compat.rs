@@ -43,7 +43,7 @@ const NAMES: [&str; 5] = ["java", "python", "go", "node", "kcat"];
 pub(crate) fn run(args: &Args) -> Result<()> {
     let names: Vec<&str> = args.clients.as_deref().map_or(NAMES.to_vec(), |list| list.split(',').collect());
     let mut server = args.server.options()?.start()?;
-    let missing = suite(&mut server, &names)?;
+    let missing = suite(&mut server, &names)?.missing;
     for one in &missing {
         println!("skipped {}: {}", one.name, one.why);
     }
@@ -53,8 +53,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Starts a server with these options and runs all clients that can be had; gives those that cannot.
-pub(crate) fn all(options: Options) -> Result<Vec<Missing>> {
+/// What the clients did.
+#[derive(Default)]
+pub(crate) struct Done {
+    /// Phases that passed: writing, and each reading.
+    pub(crate) phases: usize,
+    /// Clients that were not tried.
+    pub(crate) missing: Vec<Missing>,
+}
+
+/// Starts a server with these options and runs all clients that can be had.
+pub(crate) fn all(options: Options) -> Result<Done> {
     let mut server = options.start()?;
     let outcome = suite(&mut server, &NAMES);
     if outcome.is_err() {
@@ -64,7 +73,7 @@ pub(crate) fn all(options: Options) -> Result<Vec<Missing>> {
     outcome
 }
 
-fn suite(server: &mut Server, names: &[&str]) -> Result<Vec<Missing>> {
+fn suite(server: &mut Server, names: &[&str]) -> Result<Done> {
     let (mut clients, mut missing) = (Vec::new(), Vec::new());
     for name in names {
         let known = NAMES.iter().find(|n| *n == name).with_context(|| format!("no client named {name}"))?;
@@ -87,7 +96,7 @@ fn suite(server: &mut Server, names: &[&str]) -> Result<Vec<Missing>> {
     server.start()?;
     println!("killed and started again");
     read_all(&clients, server, &base)?;
-    Ok(missing)
+    Ok(Done { phases: 4 * clients.len(), missing })
 }
 
 /// Every client reads what every client wrote.

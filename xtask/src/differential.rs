@@ -1,7 +1,10 @@
 //! `cargo xtask differential`: the recorded cases and the table of requests against Apache Kafka and Milena.
 
 use anyhow::{Result, bail};
+use milena_testkit::differential::requests;
 use milena_testkit::differential::runner::{self, Judged, Verdict};
+use milena_testkit::oracle;
+use milena_testkit::server::{Kind, Options};
 
 /// Options of `cargo xtask differential`.
 #[derive(clap::Args)]
@@ -13,6 +16,28 @@ pub(crate) struct Args {
     /// Show cases that agree as well
     #[arg(long)]
     all: bool,
+}
+
+/// Options of `cargo xtask requests`.
+#[derive(clap::Args)]
+pub(crate) struct RequestArgs {
+    /// Only requests whose ids begin with one of these
+    only: Vec<String>,
+    #[command(flatten)]
+    server: crate::target::Target,
+}
+
+/// Asks Apache Kafka and a server the table of requests, and prints what differs.
+pub(crate) fn requests(args: &RequestArgs) -> Result<()> {
+    let theirs = Options::new(Kind::Kafka(oracle::ensure_jars()?)).start()?;
+    let ours = args.server.options()?.start()?;
+    let all = requests::compare(&theirs, &ours, &args.only)?;
+    let bad: Vec<_> = all.iter().filter(|c| c.is_bad()).collect();
+    for compared in &bad {
+        println!("{compared}");
+    }
+    println!("{} requests, {} differ", all.len(), bad.len());
+    if bad.is_empty() { Ok(()) } else { bail!("differences that are not known") }
 }
 
 /// Runs and prints what differs; fails if anything does that is not known.

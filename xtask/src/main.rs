@@ -3,8 +3,10 @@
 mod bench;
 mod compat;
 mod differential;
+mod files;
 mod oracle;
 mod target;
+mod test;
 mod tools;
 
 use std::process::ExitCode;
@@ -28,8 +30,14 @@ enum Command {
     Compat(compat::Args),
     /// Asks a server the recorded questions and compares its answers with Apache Kafka's
     Differential(differential::Args),
+    /// Lets Apache Kafka read the files that a server leaves
+    Files(files::Args),
     /// Fetches Apache Kafka and runs it on free loopback ports until Ctrl-C
     Oracle(oracle::Args),
+    /// Asks Apache Kafka and a server the same requests in every version and compares the answers
+    Requests(differential::RequestArgs),
+    /// Runs every test: format, lints, unit tests, comparisons with Apache Kafka, real clients
+    Test(test::Args),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +55,9 @@ fn run() -> Result<()> {
         Command::Bench(args) => bench::run(&args),
         Command::Compat(args) => compat::run(&args),
         Command::Differential(args) => differential::run(&args),
+        Command::Files(args) => files::run(&args),
         Command::Oracle(args) => oracle::run(&args),
+        Command::Requests(args) => differential::requests(&args),
+        Command::Test(args) => test::run(&args),
     }
 }

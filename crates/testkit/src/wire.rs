@@ -2,13 +2,15 @@
 //! the schema beside it. It is slow and simple on purpose, and independent of the generated codec that servers use.
 //!
 //! In the JSON, bytes and records are padded base64 and uuids unpadded base64url. When a body is encoded, a missing
-//! field takes its default and an unknown name is an error, so that a typing mistake in a test shows.
+//! field takes its default, a field of other versions is left out, and an unknown name is an error, so that a typing
+//! mistake in a test shows.
 
 mod decode;
 mod encode;
 mod schema;
 
 use anyhow::{Context, Result};
+use base64::Engine;
 use serde_json::{Value, json};
 
 pub use decode::Decoder;
@@ -95,6 +97,20 @@ pub fn framed(payload: &[u8]) -> Vec<u8> {
     let mut out = length.to_be_bytes().to_vec();
     out.extend_from_slice(payload);
     out
+}
+
+/// Bytes as the JSON of a body holds them.
+#[must_use]
+pub fn base64(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// Bytes from the JSON of a body.
+///
+/// # Errors
+/// When the text is not base64.
+pub fn from_base64(text: &str) -> Result<Vec<u8>> {
+    Ok(base64::engine::general_purpose::STANDARD.decode(text)?)
 }
 
 #[cfg(test)]

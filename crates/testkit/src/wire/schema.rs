@@ -84,7 +84,6 @@ pub(super) struct Field {
     pub(super) tag: u32,
     pub(super) flexible: Option<Versions>,
     pub(super) default: Value,
-    pub(super) ignorable: bool,
     pub(super) fields: Vec<Field>,
 }
 
@@ -102,7 +101,6 @@ impl Field {
             tagged: Versions::of(object, "taggedVersions")?,
             tag: object["tag"].as_u64().and_then(|t| u32::try_from(t).ok()).unwrap_or(0),
             flexible: object["flexibleVersions"].as_str().map(Versions::parse).transpose()?,
-            ignorable: object["ignorable"].as_bool().unwrap_or(false),
             fields,
         })
     }

@@ -1,0 +1,162 @@
+//! What Apache Kafka makes of the files that Milena left: its dump tool reads the metadata log, the snapshots and the
+//! partitions, and its broker starts on the directory and serves what is there.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use milena_testkit::batch::{Batch, Codec, Stored};
+use milena_testkit::client::RawClient;
+use milena_testkit::oracle;
+use milena_testkit::server::{Kind, Options, Server};
+use serde_json::json;
+
+const TOPIC: &str = "left-behind";
+const PARTITIONS: i32 = 3;
+
+/// Options of `cargo xtask files`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    server: crate::target::Target,
+}
+
+/// Runs the check and says how much it covered.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let libs = oracle::ensure_jars()?;
+    let checked = check(args.server.options()?, &libs)?;
+    println!("{checked} checks passed");
+    Ok(())
+}
+
+/// Fills a directory, once stopped cleanly and once killed, and lets Apache Kafka read it; gives the number of checks.
+pub(crate) fn check(options: Options, libs: &Path) -> Result<usize> {
+    let mut checked = 0;
+    for kill in [false, true] {
+        let mut server = options.clone().set("metadata.log.max.record.bytes.between.snapshots", "2000").start()?;
+        fill(&server)?;
+        if kill {
+            server.kill()?
+        } else {
+            server.stop()?
+        };
+        checked += judge(&mut server, libs).inspect_err(|_| {
+            server.keep();
+            eprintln!("the folder is {}", server.dir().display());
+        })?;
+    }
+    Ok(checked)
+}
+
+fn judge(server: &mut Server, libs: &Path) -> Result<usize> {
+    let data = server.data_dir();
+    let metadata = listed(&data.join("__cluster_metadata-0"))?;
+    let mut checked = 0;
+    for file in metadata.iter().filter(|f| has_suffix(f, "log") || has_suffix(f, "checkpoint")) {
+        dump(libs, file, &["--cluster-metadata-decoder"])?;
+        checked += 1;
+    }
+    for partition in 0..PARTITIONS {
+        for file in listed(&data.join(format!("{TOPIC}-{partition}")))? {
+            if has_suffix(&file, "log") {
+                dump(libs, &file, &["--deep-iteration"])?;
+                checked += 1;
+            }
+        }
+    }
+    let theirs = Options::new(Kind::Kafka(libs.to_owned())).dir(server.dir()).start()?;
+    verify(&mut theirs.client()?).context("Apache Kafka on Milena's directory")?;
+    Ok(checked + 1)
+}
+
+fn has_suffix(path: &Path, suffix: &str) -> bool {
+    path.extension().is_some_and(|e| e == suffix)
+}
+
+fn listed(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
+    let mut files = entries.map(|e| Ok(e?.path())).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    Ok(files)
+}
+
+/// Dumps a file; every batch must be valid, and every record must have been understood.
+fn dump(libs: &Path, file: &Path, more: &[&str]) -> Result<()> {
+    let name = file.display().to_string();
+    let mut args = vec!["--files", &name];
+    args.extend_from_slice(more);
+    let text = oracle::tool(libs, "org.apache.kafka.tools.DumpLogSegments", &args)?;
+    let bad = ["isvalid: false", "isValid: false", "Error", "Exception", "Could not", "Skipping", "invalid bytes"];
+    for line in text.lines() {
+        if let Some(word) = bad.iter().find(|word| line.contains(**word)) {
+            bail!("{name}: {word} in {line}");
+        }
+    }
+    Ok(())
+}
+
+/// Topics, configs, records of every codec, and enough changes for a snapshot.
+fn fill(server: &Server) -> Result<()> {
+    let mut client = server.client()?;
+    create(&mut client, TOPIC, PARTITIONS)?;
+    for number in 0..20 {
+        create(&mut client, &format!("filler-{number}"), 4)?;
+    }
+    client.call("DeleteTopics", 5, &json!({"topicNames": ["filler-0"], "timeoutMs": 10000}))?;
+    let config = json!({"name": "flush.ms", "configOperation": 0, "value": "1234"});
+    let resource = json!({"resourceType": 2, "resourceName": TOPIC, "configs": [config]});
+    client.call("IncrementalAlterConfigs", 1, &json!({"resources": [resource]}))?;
+    client.call("InitProducerId", 4, &json!({"transactionalId": null, "transactionTimeoutMs": 1000}))?;
+    for partition in 0..PARTITIONS {
+        for codec in Codec::ALL {
+            let batch = Batch::of(10, 1_700_000_000_000 + i64::from(partition)).with(codec).build();
+            produce(&mut client, partition, &batch)?;
+        }
+    }
+    Ok(())
+}
+
+fn create(client: &mut RawClient, name: &str, partitions: i32) -> Result<()> {
+    let configs = json!([{"name": "retention.ms", "value": "-1"}]);
+    let topic = json!({"name": name, "numPartitions": partitions, "replicationFactor": 1, "configs": configs});
+    let reply = client.call("CreateTopics", 7, &json!({"topics": [topic], "timeoutMs": 10000}))?;
+    if reply["topics"][0]["errorCode"] == 0 { Ok(()) } else { bail!("topic {name}: {reply}") }
+}
+
+fn produce(client: &mut RawClient, partition: i32, batch: &[u8]) -> Result<()> {
+    let records = milena_testkit::wire::base64(batch);
+    let topic = json!({"name": TOPIC, "partitionData": [{"index": partition, "records": records}]});
+    let body = json!({"acks": -1, "timeoutMs": 10000, "topicData": [topic]});
+    for _ in 0..200 {
+        let reply = client.call("Produce", 9, &body)?;
+        match reply["responses"][0]["partitionResponses"][0]["errorCode"].as_i64() {
+            Some(0) => return Ok(()),
+            // The metadata may show a topic a moment before the broker leads it.
+            Some(3 | 6) => std::thread::sleep(std::time::Duration::from_millis(20)),
+            _ => bail!("produce: {reply}"),
+        }
+    }
+    bail!("partition {partition} is never led")
+}
+
+/// The records and the config of [`fill`] are all there.
+fn verify(client: &mut RawClient) -> Result<()> {
+    for partition in 0..PARTITIONS {
+        let question = json!([{"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}]);
+        let topics = json!([{"topic": TOPIC, "partitions": question}]);
+        let body = json!({"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1 << 20, "topics": topics});
+        let reply = client.call("Fetch", 12, &body)?;
+        let records = &reply["responses"][0]["partitions"][0]["records"];
+        let bytes = milena_testkit::wire::from_base64(records.as_str().unwrap_or_default())?;
+        let mut count = 0;
+        for batch in Stored::split(&bytes)? {
+            count += batch.records()?.len();
+        }
+        if count != 10 * Codec::ALL.len() {
+            bail!("partition {partition} has {count} records: {reply}");
+        }
+    }
+    let resource = json!({"resourceType": 2, "resourceName": TOPIC, "configurationKeys": ["flush.ms"]});
+    let reply = client.call("DescribeConfigs", 4, &json!({"resources": [resource]}))?;
+    let value = &reply["results"][0]["configs"][0]["value"];
+    if *value == "1234" { Ok(()) } else { bail!("flush.ms is {value}") }
+}

@@ -1,0 +1,101 @@
+//! `cargo xtask test`: every test of the repository, one line a step. What a step needs is installed by the ordinary
+//! package clients; what cannot be had is skipped with the reason, and with `CI=true` a skip is a failure.
+
+mod steps;
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+/// Options of `cargo xtask test`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these steps, with commas between them
+    #[arg(long)]
+    only: Option<String>,
+    /// Not these steps, with commas between them
+    #[arg(long)]
+    without: Option<String>,
+}
+
+/// What a step found.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// Things that passed: tests, cases, phases of a client.
+    passed: usize,
+    /// Things that failed, each in one line or more.
+    failures: Vec<String>,
+    /// What could not be tried, and why.
+    skipped: Vec<String>,
+}
+
+impl Outcome {
+    fn passed(count: usize) -> Self {
+        Self { passed: count, ..Self::default() }
+    }
+}
+
+struct Step {
+    name: &'static str,
+    run: fn() -> Result<Outcome>,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "fmt", run: steps::fmt },
+    Step { name: "clippy", run: steps::clippy },
+    Step { name: "build", run: steps::build },
+    Step { name: "tests", run: steps::tests },
+    Step { name: "cases", run: steps::cases },
+    Step { name: "requests", run: steps::requests },
+    Step { name: "oracle", run: steps::oracle },
+    Step { name: "compat", run: steps::compat },
+    Step { name: "files", run: steps::files },
+];
+
+/// Runs the steps; fails if anything failed, or was skipped under CI.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let listed = |list: &Option<String>, name| list.as_deref().is_some_and(|l| l.split(',').any(|n| n == name));
+    let started = Instant::now();
+    let (mut passed, mut failed, mut skipped) = (0, 0, Vec::new());
+    for step in STEPS {
+        if listed(&args.without, step.name) || (args.only.is_some() && !listed(&args.only, step.name)) {
+            continue;
+        }
+        let step_started = Instant::now();
+        let outcome =
+            (step.run)().unwrap_or_else(|error| Outcome { failures: vec![format!("{error:#}")], ..Outcome::default() });
+        let seconds = step_started.elapsed().as_secs_f64();
+        let verdict = if outcome.failures.is_empty() { "ok" } else { "FAILED" };
+        println!(
+            "{:<9} {verdict:<7} {seconds:>6.1} s  {} passed, {} failed, {} skipped",
+            step.name,
+            outcome.passed,
+            outcome.failures.len(),
+            outcome.skipped.len()
+        );
+        for failure in &outcome.failures {
+            println!("  {}", failure.replace('\n', "\n  "));
+        }
+        passed += outcome.passed;
+        failed += outcome.failures.len();
+        skipped.extend(outcome.skipped.into_iter().map(|why| format!("{}: {why}", step.name)));
+    }
+    for why in &skipped {
+        println!("skipped {why}");
+    }
+    let ci = std::env::var("CI").is_ok_and(|v| v == "true");
+    if ci {
+        failed += skipped.len();
+    }
+    println!(
+        "{:.0} s, {} skipped{}",
+        started.elapsed().as_secs_f64(),
+        skipped.len(),
+        if ci { " (failures here)" } else { "" }
+    );
+    println!("{passed} passed, {failed} failed");
+    if failed > 0 {
+        bail!("{failed} failed");
+    }
+    Ok(())
+}
