@@ -96,10 +96,17 @@ pub type Result<T> = std::result::Result<T, LogError>;
 /// Adds what was tried on which file.
 pub(crate) trait IoContext<T> {
     fn context(self, operation: &'static str, path: &Path) -> Result<T>;
+
+    /// For paths that are not at hand: they are only made for an error.
+    fn context_at(self, operation: &'static str, path: impl FnOnce() -> PathBuf) -> Result<T>;
 }
 
 impl<T> IoContext<T> for io::Result<T> {
     fn context(self, operation: &'static str, path: &Path) -> Result<T> {
-        self.map_err(|source| LogError::Io { operation, path: path.to_owned(), source })
+        self.context_at(operation, || path.to_owned())
+    }
+
+    fn context_at(self, operation: &'static str, path: impl FnOnce() -> PathBuf) -> Result<T> {
+        self.map_err(|source| LogError::Io { operation, path: path(), source })
     }
 }

@@ -13,6 +13,9 @@ use crate::names::{Home, INDEX, TIME_INDEX};
 /// Entries kept in memory before they are written out together.
 pub(crate) const WRITE_OUT: usize = 512;
 
+/// Entries of the file that a search reads at once; beyond that it reads single ones.
+const WINDOW: usize = 128;
+
 /// An index entry: its two numbers, and how the file holds them.
 pub(crate) trait IndexEntry: Copy + std::fmt::Debug + PartialEq {
     /// Bytes in the file.
@@ -192,9 +195,14 @@ impl<E: IndexEntry> Index<E> {
             return Ok(self.pending[in_memory as usize]);
         }
         let mut bytes = [0; 16];
-        let path = home.segment_file(self.base_offset, E::SUFFIX);
-        self.file(home)?.read_exact_at(&mut bytes[..E::SIZE], number * E::SIZE as u64).context("reading", &path)?;
+        self.read(home, &mut bytes[..E::SIZE], number)?;
         Ok(E::decode(self.base_offset, &bytes))
+    }
+
+    /// Reads entries of the file from number `first` on.
+    fn read(&self, home: &Home, bytes: &mut [u8], first: u64) -> Result<()> {
+        let read = self.file(home)?.read_exact_at(bytes, first * E::SIZE as u64);
+        read.context_at("reading", || home.segment_file(self.base_offset, E::SUFFIX))
     }
 
     /// How many entries at the beginning satisfy `before`, which none behind them does.
@@ -203,17 +211,22 @@ impl<E: IndexEntry> Index<E> {
             return Ok(self.written + self.pending.partition_point(before) as u64);
         }
         let (mut low, mut high) = (0, self.written);
-        while high - low > WRITE_OUT as u64 {
+        while high - low > WINDOW as u64 {
             let middle = low + (high - low) / 2;
             if before(&self.entry(home, middle)?) { low = middle + 1 } else { high = middle }
         }
-        let mut bytes = vec![0; (high - low) as usize * E::SIZE];
+        let mut bytes = [0; WINDOW * 12];
+        let bytes = &mut bytes[..(high - low) as usize * E::SIZE];
         if !bytes.is_empty() {
-            let path = home.segment_file(self.base_offset, E::SUFFIX);
-            self.file(home)?.read_exact_at(&mut bytes, low * E::SIZE as u64).context("reading", &path)?;
+            self.read(home, bytes, low)?;
         }
-        let starts: Vec<&[u8]> = bytes.chunks_exact(E::SIZE).collect();
-        Ok(low + starts.partition_point(|bytes| before(&E::decode(self.base_offset, bytes))) as u64)
+        let first = low;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let entry = E::decode(self.base_offset, &bytes[(middle - first) as usize * E::SIZE..]);
+            if before(&entry) { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
     }
 
     /// The last entry that satisfies `before`, which none behind it does.

@@ -204,7 +204,7 @@ impl Log {
         let position = active.size;
         let bytes: u64 = batches.iter().map(|bytes| bytes.len() as u64).sum();
         reserve(active, home, position + bytes, self.config.segment_bytes)?;
-        active.file(home)?.write_vectored_at(batches, position).context("writing", &active.path(home))?;
+        active.file(home)?.write_vectored_at(batches, position).context_at("writing", || active.path(home))?;
         for bytes in batches {
             let batch = checked(bytes);
             let size = batch.size() as u64;
