@@ -58,6 +58,7 @@ struct Work {
 impl Work {
     fn tick(&mut self) {
         self.storage.delete_due();
+        self.storage.sync_created();
         for partition in self.replicas.topics().partitions() {
             flush_rolled(partition);
         }

@@ -46,6 +46,8 @@ pub struct Storage {
     clock: Arc<dyn Clock>,
     directories: Vec<Directory>,
     deletions: Mutex<Vec<Deletion>>,
+    /// New partitions whose files' names and topic ids are not synced yet.
+    created: Mutex<Vec<PathBuf>>,
 }
 
 /// Files of a deleted partition, and when they go.
@@ -70,7 +72,7 @@ impl Storage {
             directory.clean = directory.files.take_clean_marker()?;
             directory.files.create_checkpoints(&Checkpoint::ALL)?;
         }
-        Ok(Self { disk, clock, directories, deletions: Mutex::default() })
+        Ok(Self { disk, clock, directories, deletions: Mutex::default(), created: Mutex::default() })
     }
 
     /// The epoch with which the broker stopped in order; -1 when it did not, or directories say different things.
@@ -102,7 +104,8 @@ impl Storage {
         let path = self.directories[at].path().join(name);
         let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, now_ms: self.clock.now_ms() };
         let (log, _) = Log::open(Arc::clone(&self.disk), &path, Arc::clone(&settings.log), params)?;
-        milena_log::write_topic_id(&*self.disk, &path, &topic.id.to_string())?;
+        milena_log::write_topic_id_unsynced(&*self.disk, &path, &topic.id.to_string())?;
+        self.created.lock().push(path);
         self.directories[at].partitions.fetch_add(1, Ordering::Relaxed);
         Partition::lead(Arc::clone(topic), index, at, log, leader_epoch, Arc::clone(settings))
     }
@@ -117,6 +120,28 @@ impl Storage {
         self.directories[partition.directory].partitions.fetch_sub(1, Ordering::Relaxed);
         let due_ms = self.clock.now_ms().saturating_add(partition.settings().file_delete_delay_ms);
         self.deletions.lock().push(Deletion { path: log.dir().to_owned(), due_ms });
+    }
+
+    /// Makes the names and topic ids of new partitions last.
+    pub fn sync_created(&self) {
+        let created = std::mem::take(&mut *self.created.lock());
+        if created.is_empty() {
+            return;
+        }
+        for path in created {
+            match milena_log::sync_topic_id(&*self.disk, &path) {
+                Err(error) if self.disk.metadata(&path).is_ok_and(|found| found.is_some()) => {
+                    tracing::error!(path = %path.display(), %error, "a new partition can't be synced");
+                }
+                // Synced, or deleted since.
+                _ => {}
+            }
+        }
+        for directory in &self.directories {
+            if let Err(error) = self.disk.sync_dir(directory.path()) {
+                tracing::error!(path = %directory.path().display(), %error, "a log directory can't be synced");
+            }
+        }
     }
 
     /// Removes the files of deleted partitions whose time has come.
@@ -159,6 +184,7 @@ impl Storage {
                 failed[partition.directory].get_or_insert(error);
             }
         }
+        self.sync_created();
         for which in [Checkpoint::RecoveryPoint, Checkpoint::LogStart, Checkpoint::HighWatermark] {
             self.checkpoint(topics, which)?;
         }

@@ -24,6 +24,6 @@ pub use epochs::{EpochEnd, EpochEntry};
 pub use error::{LogError, Result};
 pub use log::{Appended, Flush, Log, OpenParams, Recovery, Slice, TimestampOffset};
 pub use names::{DirKind, PartitionDirName};
-pub use partition_metadata::{read_topic_id, write_topic_id};
+pub use partition_metadata::{read_topic_id, sync_topic_id, write_topic_id, write_topic_id_unsynced};
 pub use properties::MetaProperties;
 pub use text::{read_file, replace_file};

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use milena_io::Disk;
-use milena_log::{Checkpoint, DirKind, Log, LogError, Offsets, OpenParams, PartitionDirName, read_topic_id};
+use milena_log::{
+    Checkpoint, DirKind, Log, LogError, Offsets, OpenParams, PartitionDirName, read_topic_id, write_topic_id,
+};
 use parking_lot::Mutex;
 
 use super::{Deletion, Directory, Storage};
@@ -165,8 +167,12 @@ impl Storage {
 }
 
 /// Whether a directory is that of this topic, and not of an older one of the same name. A directory without an id, as
-/// old brokers left them, is taken for the topic's.
+/// old brokers and power losses leave them, is taken for the topic's and gets it.
 fn belongs_to(disk: &dyn Disk, place: &Place, topic: &TopicIdentity) -> Result<bool, LogError> {
-    let id = read_topic_id(disk, &place.path)?;
-    Ok(id.is_none_or(|id| id == topic.id.to_string()))
+    let wanted = topic.id.to_string();
+    if let Some(id) = read_topic_id(disk, &place.path)? {
+        return Ok(id == wanted);
+    }
+    write_topic_id(disk, &place.path, &wanted)?;
+    Ok(true)
 }
