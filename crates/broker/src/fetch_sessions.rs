@@ -82,12 +82,14 @@ impl FetchPartitions {
         &mut self.slots[at]
     }
 
-    /// Takes a partition out.
-    pub fn forget(&mut self, key: &SlotKey) {
-        if let Some(at) = self.by_key.remove(key) {
-            self.slots[at].forgotten = true;
-            self.retain();
+    /// Takes partitions out.
+    pub fn forget(&mut self, keys: impl IntoIterator<Item = SlotKey>) {
+        for key in keys {
+            if let Some(at) = self.by_key.remove(&key) {
+                self.slots[at].forgotten = true;
+            }
         }
+        self.drop_forgotten();
     }
 
     /// All of them.
@@ -122,7 +124,10 @@ impl FetchPartitions {
         }
     }
 
-    fn retain(&mut self) {
+    fn drop_forgotten(&mut self) {
+        if self.slots.len() == self.by_key.len() {
+            return;
+        }
         let mut kept = 0;
         let new_place: Vec<usize> = self
             .slots

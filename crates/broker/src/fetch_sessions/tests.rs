@@ -34,8 +34,7 @@ fn served_partitions_go_behind_the_others_and_are_still_found() {
 #[test]
 fn a_forgotten_partition_is_gone_and_the_others_are_still_found() {
     let mut partitions = partitions(4);
-    partitions.forget(&key(1));
-    partitions.forget(&key(7));
+    partitions.forget([key(1), key(7)]);
     assert_eq!(order(&mut partitions), [0, 2, 3]);
     for index in [0, 2, 3] {
         assert_eq!(partitions.entry(key(index), || unreachable!()).index, index);

@@ -130,11 +130,9 @@ fn go_on(
 ) -> SessionUse {
     let mut partitions = partitions.lock();
     add(&mut partitions, &request.topics, by_id, topics);
-    for topic in &request.forgotten_topics_data {
-        for &index in topic.partitions.iter() {
-            partitions.forget(&forgotten_key(topic, index, by_id));
-        }
-    }
+    let forgotten = request.forgotten_topics_data.iter();
+    partitions
+        .forget(forgotten.flat_map(|topic| topic.partitions.iter().map(|&index| forgotten_key(topic, index, by_id))));
     if partitions.is_empty() {
         sessions.end(request.session_id);
         return SessionUse::None;
