@@ -6,8 +6,7 @@ use std::thread::JoinHandle;
 
 use milena_controller::{Records, View};
 use milena_io::Clock;
-use milena_metadata::{MetadataVersion, VersionedRecord};
-use milena_protocol::MetadataRecord;
+use milena_metadata::VersionedRecord;
 use milena_quorum::MetadataLog;
 use tokio::sync::{mpsc, oneshot};
 
@@ -111,7 +110,7 @@ fn run(
     while let Some(change) = queue.blocking_recv() {
         let (image, config) = (live.image.load_full(), live.config.load_full());
         let (records, answer) = change(View { image: &image, config: &config });
-        let committed = records.is_empty() || commit(&mut log, &records, publisher, clock.now_ms());
+        let committed = records.is_empty() || commit(&mut log, records, publisher, clock.now_ms());
         answer(committed);
         if let Err(error) = log.maybe_snapshot(clock.now_ms()) {
             tracing::error!(%error, "no snapshot of the metadata could be written");
@@ -121,8 +120,9 @@ fn run(
 }
 
 /// Makes records durable, then visible.
-fn commit(log: &mut MetadataLog, records: &Records, publisher: &Publisher, now_ms: i64) -> bool {
-    let records = versioned(records, log.image().features().metadata_version());
+fn commit(log: &mut MetadataLog, records: Records, publisher: &Publisher, now_ms: i64) -> bool {
+    let version = log.image().features().metadata_version();
+    let records: Vec<_> = records.into_iter().map(|record| VersionedRecord::at(record, version)).collect();
     match log.append(&records, now_ms) {
         Ok(appended) => {
             publisher.follow(appended.loaded);
@@ -133,15 +133,4 @@ fn commit(log: &mut MetadataLog, records: &Records, publisher: &Publisher, now_m
             false
         }
     }
-}
-
-/// The records, each in the version that the cluster's metadata version asks for.
-fn versioned<'r>(records: &[MetadataRecord<'r>], version: MetadataVersion) -> Vec<VersionedRecord<'r>> {
-    let version_of = |record: &MetadataRecord<'_>| match record {
-        MetadataRecord::Partition(_) => version.partition_record_version(),
-        MetadataRecord::PartitionChange(_) => version.partition_change_record_version(),
-        MetadataRecord::RegisterBroker(_) => version.register_broker_record_version(),
-        _ => 0,
-    };
-    records.iter().map(|record| VersionedRecord::new(record.clone(), version_of(record))).collect()
 }

@@ -2,11 +2,12 @@
 //! Kafka's controller writes, in its order; partitions go offline and come back with their broker.
 
 use milena_metadata::{
-    Broker, ConfigResource, Endpoint, Image, Loaded, NO_LEADER, Partition, Topic, VersionedRecord, features,
+    Broker, ConfigResource, Endpoint, Image, LeaderRecoveryState, Loaded, NO_LEADER, Partition, Topic, VersionedRecord,
+    features,
 };
 use milena_protocol::messages::{
-    BrokerRegistrationChangeRecord, RegisterBrokerRecord, RegisterControllerRecord, register_broker_record,
-    register_controller_record,
+    BrokerRegistrationChangeRecord, PartitionChangeRecord, RegisterBrokerRecord, RegisterControllerRecord,
+    register_broker_record, register_controller_record,
 };
 use milena_protocol::{MetadataRecord, Uuid};
 
@@ -126,6 +127,33 @@ impl MetadataLog {
         if image.features().metadata_version().supports_cordoned_directories() && broker.cordoned_directories.is_none()
         {
             records.push(change_record(broker, 3, |r| r.cordoned_log_dirs = Some(Vec::new().into())));
+        }
+        Ok(self.append_split(&records, now_ms)?.loaded)
+    }
+
+    /// Notes that the partitions a broker leads after an unclean election hold all that they will ever hold: a leader says
+    /// so once it has recovered its log.
+    ///
+    /// # Errors
+    /// As [`MetadataLog::append`].
+    pub fn report_recovered(&mut self, id: i32, now_ms: i64) -> Result<Vec<Loaded>, QuorumError> {
+        let image = self.image().clone();
+        let version = image.features().metadata_version();
+        let mut records = Records::new();
+        for topic in image.topics().iter() {
+            let recovering =
+                |p: &Partition| p.leader == id && p.leader_recovery_state == LeaderRecoveryState::Recovering;
+            let partitions = (0..).zip(&topic.partitions).filter(|(_, partition)| recovering(partition));
+            records.extend(partitions.map(|(partition_id, _)| {
+                let leader_recovery_state = LeaderRecoveryState::Recovered.value();
+                let topic_id = topic.id;
+                let record =
+                    PartitionChangeRecord { partition_id, topic_id, leader_recovery_state, ..Default::default() };
+                VersionedRecord::at(record.into(), version)
+            }));
+        }
+        if records.is_empty() {
+            return Ok(Vec::new());
         }
         Ok(self.append_split(&records, now_ms)?.loaded)
     }

@@ -125,6 +125,11 @@ fn a_killed_broker_comes_back_with_new_leader_epochs_and_recovering() {
     assert_eq!((online.leader, &online.isr[..], online.leader_epoch, online.partition_epoch), (1, &[1][..], 2, 3));
     assert_eq!(online.leader_recovery_state, LeaderRecoveryState::Recovering);
     assert!(online.eligible_leader_replicas.is_empty() && online.last_known_elr.is_empty());
+    let mut log = log;
+    assert_eq!(log.report_recovered(1, NOW).unwrap().len(), 1);
+    let recovered = partition(&log);
+    assert_eq!((recovered.leader_recovery_state, recovered.leader_epoch), (LeaderRecoveryState::Recovered, 2));
+    assert!(log.report_recovered(1, NOW).unwrap().is_empty());
 }
 
 #[test]

@@ -133,6 +133,7 @@ impl Parts {
             storage: Arc::clone(&storage),
         };
         publisher.follow(log.unfence_broker(node_id, defaults, clock.now_ms())?);
+        publisher.follow(log.report_recovered(node_id, clock.now_ms())?);
         let maintenance = Maintenance::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live))
             .map_err(BrokerError::Thread)?;
         let (controller, handle) =
