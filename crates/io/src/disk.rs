@@ -75,6 +75,10 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
+    /// Makes everything durable that was changed before on the file system that holds `path`, bytes and names: cheaper than many single
+    /// syncs.
+    fn sync_file_system(&self, path: &Path) -> io::Result<()>;
+
     /// Takes the exclusive lock of a lock file, which is made if missing; `None` if another holds it. Never waits.
     ///
     /// The real disk takes a POSIX record lock, the one that Java's `FileChannel` takes, so that Kafka and this process exclude each other.

@@ -94,6 +94,10 @@ impl Disk for RealDisk {
         fs::File::open(dir)?.sync_all()
     }
 
+    fn sync_file_system(&self, path: &Path) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(fs::File::open(path)?)?)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
         // Opening comes after the look into the table: closing any handle of the file would drop the lock that is held.
         let key = std::path::absolute(path)?;

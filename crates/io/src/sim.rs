@@ -35,6 +35,8 @@ pub enum StepKind {
     Sync,
     /// [`Disk::sync_dir`].
     SyncDir,
+    /// [`Disk::sync_file_system`].
+    SyncFileSystem,
     /// [`File::read_at`]; not a numbered step.
     Read,
 }
@@ -288,6 +290,15 @@ impl Disk for SimDisk {
             return Err(power_is_off());
         }
         state.tree.sync_dir(dir)
+    }
+
+    fn sync_file_system(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state.lock();
+        if state.step(StepKind::SyncFileSystem, &path.to_string_lossy())? {
+            return Err(power_is_off());
+        }
+        state.tree.sync_all();
+        Ok(())
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {

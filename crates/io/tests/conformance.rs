@@ -93,6 +93,7 @@ fn names_are_made_listed_renamed_and_removed() {
         disk.rename(&base.join("a"), &base.join("c")).unwrap();
         assert_eq!(list(base.join("c")), [("b".into(), true), ("m".into(), false)]);
         disk.sync_dir(&base.join("c")).unwrap();
+        disk.sync_file_system(base).unwrap();
         assert_eq!(kind(disk.rename(&base.join("no"), &base.join("c/d"))), Some(ErrorKind::NotFound));
         disk.remove_file(&base.join("c/m")).unwrap();
         assert_eq!(kind(disk.remove_file(&base.join("c/m"))), Some(ErrorKind::NotFound));

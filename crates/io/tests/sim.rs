@@ -99,3 +99,15 @@ fn faults_hit_the_calls_and_paths_they_name() {
     disk.flip_bit(Path::new("/x.log"), 1, 0);
     assert_eq!(content(&disk, "/x.log").unwrap(), b"acc");
 }
+
+#[test]
+fn a_sync_of_the_file_system_covers_every_name_and_byte() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        disk.create_dir(Path::new("/d")).unwrap();
+        disk.open(Path::new("/d/f"), OpenMode::Create).unwrap().write_at(b"abc", 0).unwrap();
+        disk.sync_file_system(Path::new("/")).unwrap();
+        disk.restart();
+        assert_eq!(content(&disk, "/d/f").unwrap(), b"abc");
+    }
+}

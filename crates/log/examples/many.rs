@@ -21,6 +21,7 @@ fn main() -> Result<(), Failure> {
 fn make(directory: &LogDirectory, count: i32) -> Result<(), Failure> {
     let config = Arc::new(LogConfig::default());
     let mut points = Offsets::default();
+    let mut logs = Vec::new();
     for partition in 0..count {
         let dir = directory.path().join(format!("topic-{partition}"));
         let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
@@ -32,9 +33,12 @@ fn make(directory: &LogDirectory, count: i32) -> Result<(), Failure> {
             builder.finish(&mut Compressor::new(), &mut bytes)?;
             log.append(&mut [&mut bytes], 0, 0)?;
         }
-        log.close()?;
-        points.insert("topic", partition, log.recovery_point());
+        points.insert("topic", partition, log.log_end_offset());
+        logs.push(log);
     }
+    let begun = Instant::now();
+    directory.close_logs(&mut logs)?;
+    println!("{count} changed logs closed in {:?}", begun.elapsed());
     directory.write_checkpoint(Checkpoint::RecoveryPoint, &points)?;
     Ok(directory.write_clean_marker(1)?)
 }

@@ -1,12 +1,14 @@
 //! A log directory: its lock, the files beside the partitions' directories, and which partitions it has.
 
 use std::collections::BTreeMap;
+use std::ops::DerefMut;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use milena_io::{Disk, DiskLock};
 
 use crate::error::{IoContext, LogError, Result};
+use crate::log::Log;
 use crate::names::PartitionDirName;
 use crate::properties::MetaProperties;
 use crate::text::{bad, format_checkpoint, parse_checkpoint, read_file, read_text, replace_file};
@@ -234,6 +236,40 @@ impl LogDirectory {
             found.push(PartitionDir { name, path });
         }
         Ok(found)
+    }
+
+    /// Closes all these logs, which are in this directory, as [`Log::close`] does, with two syncs of the file system instead of several
+    /// for each log. One that fails does not keep the others from being closed.
+    ///
+    /// # Errors
+    /// The first failure; the clean marker must not be written then.
+    pub fn close_logs<L: DerefMut<Target = Log>>(&self, logs: impl IntoIterator<Item = L>) -> Result<()> {
+        let mut result = Ok(());
+        let mut closing = Vec::new();
+        for mut log in logs {
+            match log.begin_close() {
+                Ok(Some(begun)) => closing.push((log, begun)),
+                Ok(None) => {}
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        if closing.is_empty() {
+            return result;
+        }
+        let synced = self.disk.sync_file_system(&self.path).context("syncing", &self.path);
+        let renamed: Vec<Result<()>> = match &synced {
+            Ok(()) => closing.iter().map(|(log, begun)| log.rename_closing(begun)).collect(),
+            Err(_) => Vec::new(),
+        };
+        let synced = synced.and_then(|()| self.disk.sync_file_system(&self.path).context("syncing", &self.path));
+        if let Err(error) = synced {
+            closing.iter().for_each(|(log, _)| log.poison());
+            return result.and(Err(error));
+        }
+        for ((mut log, _), renamed) in closing.into_iter().zip(renamed) {
+            result = result.and(log.end_close(renamed));
+        }
+        result
     }
 
     /// Gives the lock back and removes its file, as at an orderly stop. Dropping gives it back and leaves the file.

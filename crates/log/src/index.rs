@@ -190,6 +190,11 @@ impl<E: IndexEntry> Index<E> {
         Ok(())
     }
 
+    /// Lets go of the file until it is needed again.
+    pub(crate) fn release(&mut self) {
+        self.file = OnceLock::new();
+    }
+
     fn entry(&self, home: &Home, number: u64) -> Result<E> {
         if let Some(in_memory) = number.checked_sub(self.written) {
             return Ok(self.pending[in_memory as usize]);

@@ -102,6 +102,16 @@ impl Segment {
         Ok(self.indexes.get_mut().expect("the indexes were loaded in the line above"))
     }
 
+    /// Both index files with their paths.
+    pub(crate) fn index_files(&self, home: &Home) -> Result<[(PathBuf, Arc<dyn File>); 2]> {
+        let indexes = self.indexes(home)?;
+        let path = |suffix| home.segment_file(self.base_offset, suffix);
+        Ok([
+            (path(INDEX), Arc::clone(indexes.offsets.file(home)?)),
+            (path(TIME_INDEX), Arc::clone(indexes.times.file(home)?)),
+        ])
+    }
+
     /// Puts rebuilt indexes in place of whatever was loaded.
     pub(crate) fn set_indexes(&mut self, indexes: Indexes, newest: TimeEntry) {
         self.indexes = OnceLock::from(Box::new(indexes));
@@ -238,6 +248,8 @@ impl Segment {
         indexes.write_out(home)?;
         indexes.offsets.trim(home)?;
         indexes.times.trim(home)?;
+        indexes.offsets.release();
+        indexes.times.release();
         if let Some(tail) = self.tail.take()
             && tail.reserved > self.size
         {

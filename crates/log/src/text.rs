@@ -17,14 +17,36 @@ const LIMIT: u64 = 256 << 20;
 /// # Errors
 /// [`LogError::Io`].
 pub fn replace_file(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<()> {
-    let tmp = with_suffix(path, ".tmp");
-    let file = disk.open(&tmp, OpenMode::Create).context("opening", &tmp)?;
-    file.truncate(0).context("truncating", &tmp)?;
-    file.write_at(content, 0).context("writing", &tmp)?;
-    file.sync_all().context("syncing", &tmp)?;
-    disk.rename(&tmp, path).context("renaming to", path)?;
+    let replacement = Replacement::write(disk, path, content)?;
+    replacement.sync(disk)?;
+    replacement.rename(disk)?;
     let dir = path.parent().unwrap_or(Path::new("."));
     disk.sync_dir(dir).context("syncing", dir)
+}
+
+/// A file's new content, written beside the old one. It must be synced before it is renamed.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    tmp: PathBuf,
+    path: PathBuf,
+}
+
+impl Replacement {
+    pub(crate) fn write(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<Self> {
+        let tmp = with_suffix(path, ".tmp");
+        let file = disk.open(&tmp, OpenMode::Create).context("opening", &tmp)?;
+        file.truncate(0).context("truncating", &tmp)?;
+        file.write_at(content, 0).context("writing", &tmp)?;
+        Ok(Self { tmp, path: path.to_owned() })
+    }
+
+    pub(crate) fn sync(&self, disk: &dyn Disk) -> Result<()> {
+        disk.open(&self.tmp, OpenMode::Write).and_then(|file| file.sync_all()).context("syncing", &self.tmp)
+    }
+
+    pub(crate) fn rename(&self, disk: &dyn Disk) -> Result<()> {
+        disk.rename(&self.tmp, &self.path).context("renaming to", &self.path)
+    }
 }
 
 /// A small file's content; `None` if there is no such file.

@@ -85,6 +85,8 @@ impl History {
 
 struct World {
     disk: SimDisk,
+    /// Close the log by itself, not as one of many.
+    alone: bool,
     directory: LogDirectory,
     log: Log,
     history: History,
@@ -127,6 +129,7 @@ impl World {
         let (directory, log, ..) = start(&disk).unwrap();
         Self {
             disk,
+            alone: seed.is_multiple_of(2),
             directory,
             log,
             history: History::default(),
@@ -161,7 +164,10 @@ impl World {
             }
             Operation::Checkpoint => self.checkpoint()?,
             Operation::Restart => {
-                self.log.close()?;
+                match self.alone {
+                    true => self.log.close()?,
+                    false => self.directory.close_logs([&mut self.log])?,
+                }
                 self.flushed();
                 self.checkpoint()?;
                 self.directory.write_clean_marker(1)?;

@@ -42,6 +42,13 @@ impl Directory {
         change.apply(&mut self.live);
         self.pending.push(change);
     }
+
+    fn sync(&mut self) {
+        if !self.pending.is_empty() {
+            self.durable.clone_from(&self.live);
+            self.pending.clear();
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -196,9 +203,16 @@ impl Tree {
 
     pub(super) fn sync_dir(&mut self, path: &Path) -> io::Result<()> {
         let inode = self.resolve(path)?;
-        let dir = self.dir_mut(inode)?;
-        dir.durable.clone_from(&dir.live);
-        dir.pending.clear();
+        self.dir_mut(inode)?.sync();
         Ok(())
+    }
+
+    pub(super) fn sync_all(&mut self) {
+        for inode in &mut self.inodes {
+            match inode {
+                Inode::File(content) => content.sync(),
+                Inode::Dir(dir) => dir.sync(),
+            }
+        }
     }
 }

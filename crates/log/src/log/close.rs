@@ -1,10 +1,29 @@
 //! The end of a log: an orderly close, or its deletion.
 
+use std::path::PathBuf;
+
 use super::Log;
 use crate::error::{IoContext, Result};
-use crate::names::{DirKind, PartitionDirName, SNAPSHOT, segment_name, segment_offset};
+use crate::names::{DirKind, EPOCHS, Home, PartitionDirName, SNAPSHOT, segment_name, segment_offset};
 use crate::snapshot;
-use crate::text::bad;
+use crate::text::{Replacement, bad};
+
+/// What a close has written and must still make durable.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    small: Vec<Replacement>,
+    strays: Vec<PathBuf>,
+}
+
+impl Closing {
+    /// Puts the small files in place. Their contents must be durable, and the names are to be synced afterwards.
+    fn rename(&self, home: &Home) -> Result<()> {
+        for stray in &self.strays {
+            home.disk.remove_file(stray).context("removing", stray)?;
+        }
+        self.small.iter().try_for_each(|small| small.rename(&*home.disk))
+    }
+}
 
 impl Log {
     /// Leaves the files as Kafka's orderly stop does, all durable: exact index lengths, the final time entry, a producer snapshot at the log
@@ -13,41 +32,90 @@ impl Log {
     /// # Errors
     /// [`LogError`](crate::LogError) of the stage that failed; the directory's clean marker must not be written then.
     pub fn close(&mut self) -> Result<()> {
-        self.writable()?;
-        if !self.closed_cleanly {
-            let home = &self.home;
-            self.segments.last_mut().expect("a log has a segment").finish(home)?;
-            self.write_snapshot()?;
-            if let Some(flush) = self.flush_of(self.segments.len())? {
-                flush.sync()?;
-                self.flushed(flush);
+        if let Some(closing) = self.begin_close()? {
+            let closed = self.sync_closing(&closing);
+            self.end_close(closed)?;
+        }
+        Ok(())
+    }
+
+    /// Stages *data*, *indexes* and the contents of the small files, then their names.
+    fn sync_closing(&self, closing: &Closing) -> Result<()> {
+        let home = &self.home;
+        for segment in self.unflushed_segments() {
+            segment.file(home)?.sync_data().context_at("syncing", || segment.path(home))?;
+        }
+        for segment in self.segments.iter().filter(|segment| !segment.indexes_synced) {
+            for (path, file) in segment.index_files(home)? {
+                file.sync_data().context("syncing", &path)?;
             }
+        }
+        for small in &closing.small {
+            small.sync(&*home.disk)?;
+        }
+        closing.rename(home)?;
+        home.disk.sync_dir(&home.dir).context("syncing", &home.dir)?;
+        let new = self.marks.parent != self.synced.parent;
+        if new { home.disk.sync_dir(home.parent()).context("syncing", home.parent()) } else { Ok(()) }
+    }
+
+    /// Stages *finish*, and *snapshot* and *epochs* beside the old files. `None` when the log needs nothing and is closed.
+    pub(crate) fn begin_close(&mut self) -> Result<Option<Closing>> {
+        self.writable()?;
+        self.closed = self.closed_cleanly;
+        if self.closed {
+            return Ok(None);
+        }
+        self.supersede_flushes();
+        let home = &self.home;
+        let active = self.segments.last_mut().expect("a log has a segment");
+        if !active.indexes_synced {
+            active.finish(home)?;
+        }
+        let mut closing = Closing { small: Vec::new(), strays: Vec::new() };
+        if self.epochs.version() != self.synced.epochs {
+            let text = self.epochs.format();
+            closing.small.push(Replacement::write(&*home.disk, &home.dir.join(EPOCHS), text.as_bytes())?);
+        }
+        self.plan_snapshots(&mut closing)?;
+        Ok(Some(closing))
+    }
+
+    /// The snapshots at the segments' base offsets stay, others are of no use. A log that never held a record needs none at its end.
+    fn plan_snapshots(&self, closing: &mut Closing) -> Result<()> {
+        let (disk, dir) = (&self.home.disk, &self.home.dir);
+        let name = segment_name(self.log_end_offset, SNAPSHOT);
+        let mut needed = self.size() > 0;
+        for entry in disk.list(dir).context("listing", dir)? {
+            let Some(offset) = segment_offset(&entry.name, SNAPSHOT) else { continue };
+            needed &= entry.name != name;
+            if offset != self.log_end_offset && self.segments.iter().all(|segment| segment.base_offset != offset) {
+                closing.strays.push(dir.join(&entry.name));
+            }
+        }
+        if needed {
+            closing.small.push(Replacement::write(&**disk, &dir.join(name), &snapshot::empty())?);
+        }
+        Ok(())
+    }
+
+    /// The files are durable, or a stage of that has failed.
+    pub(crate) fn end_close(&mut self, closed: Result<()>) -> Result<()> {
+        if closed.is_err() {
+            self.poison();
+            return closed;
+        }
+        self.flushed_to = self.log_end_offset;
+        for segment in &mut self.segments {
+            segment.indexes_synced = true;
         }
         self.closed = true;
         Ok(())
     }
 
-    /// Stage *snapshot*. Those at the segments' base offsets stay, others are of no use. A log that never held a record needs none.
-    fn write_snapshot(&mut self) -> Result<()> {
-        if self.size() == 0 {
-            return Ok(());
-        }
-        let (disk, dir) = (&self.home.disk, &self.home.dir);
-        let name = segment_name(self.log_end_offset, SNAPSHOT);
-        let mut found = false;
-        for entry in disk.list(dir).context("listing", dir)? {
-            let Some(offset) = segment_offset(&entry.name, SNAPSHOT) else { continue };
-            found |= entry.name == name;
-            if offset != self.log_end_offset && self.segments.iter().all(|segment| segment.base_offset != offset) {
-                let path = dir.join(&entry.name);
-                disk.remove_file(&path).context("removing", &path)?;
-                self.marks.names += 1;
-            }
-        }
-        if !found {
-            crate::text::replace_file(&**disk, &dir.join(name), &snapshot::empty())?;
-        }
-        Ok(())
+    /// For [`LogDirectory::close_logs`](crate::LogDirectory::close_logs), between its two syncs.
+    pub(crate) fn rename_closing(&self, closing: &Closing) -> Result<()> {
+        closing.rename(&self.home)
     }
 
     /// Stage *rename* of a deletion: the directory becomes `topic-N.<32 hex of unique>-delete` and waits there, out of the way of a new topic of

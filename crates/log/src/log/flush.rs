@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::{Log, Segment};
 use crate::error::{IoContext, LogError, Result};
-use crate::names::{EPOCHS, INDEX, LOG, TIME_INDEX};
+use crate::names::EPOCHS;
 use crate::text::replace_file;
 
 /// What a log and its flushes under way share.
@@ -112,17 +112,11 @@ impl Log {
     /// [`LogError::Poisoned`]; files that can't be opened.
     pub fn begin_flush(&mut self) -> Result<Option<Flush>> {
         self.writable()?;
-        self.flush_of(self.segments.len() - 1)
-    }
-
-    /// A flush that takes the first `finished` segments as no longer written to.
-    pub(super) fn flush_of(&mut self, finished: usize) -> Result<Option<Flush>> {
         let unsynced = |segment: &&Segment| !segment.indexes_synced;
-        let of_indexes: Vec<i64> =
-            self.segments[..finished].iter().filter(unsynced).map(|segment| segment.base_offset).collect();
-        let has_data = self.flushed_to < self.log_end_offset;
+        let finished: Vec<i64> =
+            self.finished_segments().iter().filter(unsynced).map(|segment| segment.base_offset).collect();
         let marks = Marks { epochs: self.epochs.version(), ..self.marks };
-        if !has_data && of_indexes.is_empty() && marks == self.synced {
+        if self.unflushed_segments().is_empty() && finished.is_empty() && marks == self.synced {
             return Ok(None);
         }
         self.flushes += 1;
@@ -134,23 +128,26 @@ impl Log {
             end_offset: self.log_end_offset,
             data: Vec::new(),
             indexes: Vec::new(),
-            finished: of_indexes,
+            finished,
             epochs: (marks.epochs != self.synced.epochs).then(|| self.epochs.format()),
             number: self.flushes,
             marks,
             synced: self.synced,
         };
         let home = &self.home;
-        for segment in &self.segments[if has_data { self.segment_at(self.flushed_to) } else { self.segments.len() }..] {
-            flush.data.push((home.segment_file(segment.base_offset, LOG), Arc::clone(segment.file(home)?)));
+        for segment in self.unflushed_segments() {
+            flush.data.push((segment.path(home), Arc::clone(segment.file(home)?)));
         }
-        for segment in self.segments[..finished].iter().filter(unsynced) {
-            let indexes = segment.indexes(home)?;
-            let files = [(INDEX, indexes.offsets.file(home)?), (TIME_INDEX, indexes.times.file(home)?)];
-            let named = files.map(|(suffix, file)| (home.segment_file(segment.base_offset, suffix), Arc::clone(file)));
-            flush.indexes.extend(named);
+        for segment in self.finished_segments().iter().filter(unsynced) {
+            flush.indexes.extend(segment.index_files(home)?);
         }
         Ok(Some(flush))
+    }
+
+    /// The segments with batches that are not durable.
+    pub(super) fn unflushed_segments(&self) -> &[Segment] {
+        let clean = self.flushed_to >= self.log_end_offset;
+        &self.segments[if clean { self.segments.len() } else { self.segment_at(self.flushed_to) }..]
     }
 
     /// Takes note of a synced flush: the recovery point advances, unless the log was truncated meanwhile.
