@@ -422,8 +422,8 @@ impl<'a> Stored<'a> {
             let before = rest.len();
             let (attributes, after) = rest.split_first().context("no attributes")?;
             rest = after;
-            let timestamp = self.base_timestamp() + read_varint(&mut rest)?;
-            let offset = self.base_offset() + read_varint(&mut rest)?;
+            let timestamp = self.base_timestamp().wrapping_add(read_varint(&mut rest)?);
+            let offset = self.base_offset().wrapping_add(read_varint(&mut rest)?);
             let mut record =
                 json!({"o": offset, "ts": timestamp, "k": read_text(&mut rest)?, "v": read_text(&mut rest)?});
             let mut headers = Vec::new();

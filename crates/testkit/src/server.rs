@@ -116,6 +116,13 @@ pub struct Server {
 }
 
 impl Server {
+    /// A server that somebody else started, stops, and keeps the folder of: all that is known is where clients connect.
+    #[must_use]
+    pub fn of_another(addr: SocketAddr, dir: &Path) -> Self {
+        let options = Options::new(Kind::Milena(PathBuf::new()));
+        Self { addr, dir: dir.to_owned(), temp: None, options, child: None }
+    }
+
     /// Where clients connect.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {

@@ -90,6 +90,14 @@ pub fn response(api: &str, version: i16, frame: &[u8]) -> Result<Reply> {
     Ok(Reply { correlation, body, trailing: decoder.remaining() })
 }
 
+/// `body` without the fields that the message does not have in this version, so that one body serves all versions.
+///
+/// # Errors
+/// When there is no such message.
+pub fn fit(name: &str, version: i16, body: &Value) -> Result<Value> {
+    Ok(schema(name)?.fit(version, body))
+}
+
 /// A frame: the length of `payload`, then `payload`.
 #[must_use]
 pub fn framed(payload: &[u8]) -> Vec<u8> {

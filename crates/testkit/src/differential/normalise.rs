@@ -58,7 +58,7 @@ impl Names {
 
     /// A time, relative to the case's own if it is near it.
     pub(super) fn time(&self, time: i64) -> Value {
-        match time - self.t0 {
+        match time.wrapping_sub(self.t0) {
             near @ -100_000_000..=100_000_000 if near < 0 => format!("T0{near}").into(),
             near @ -100_000_000..=100_000_000 => format!("T0+{near}").into(),
             _ => time.into(),

@@ -138,10 +138,31 @@ impl Schema {
         self.flexible.contains(version)
     }
 
+    /// `body` without the fields that this version does not have.
+    pub(super) fn fit(&self, version: i16, body: &Value) -> Value {
+        fit(&self.fields, version, body)
+    }
+
     /// The versions that exist.
     #[must_use]
     pub fn versions(&self) -> RangeInclusive<i16> {
         self.valid.0.clone()
+    }
+}
+
+fn fit(fields: &[Field], version: i16, body: &Value) -> Value {
+    match body {
+        Value::Array(all) => all.iter().map(|one| fit(fields, version, one)).collect(),
+        Value::Object(object) => {
+            let known = |name: &str| fields.iter().find(|f| f.key == name);
+            let kept = object.iter().filter(|(name, _)| known(name).is_none_or(|f| f.versions.contains(version)));
+            let fitted = kept.map(|(name, value)| {
+                let inner = known(name).map_or(&[][..], |f| &f.fields);
+                (name.clone(), fit(inner, version, value))
+            });
+            Value::Object(fitted.collect())
+        }
+        other => other.clone(),
     }
 }
 

@@ -80,8 +80,11 @@ fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &
     Topic { name, id: topic.topic_id, parts: start..plan.parts.len() }
 }
 
-/// Where `part`, a piece of `whole`, stands in it.
+/// Where `part`, a piece of `whole`, stands in it. Null records are no piece of it, and empty ones may stand anywhere.
 fn range_in(whole: &[u8], part: &[u8]) -> Range<usize> {
+    if part.is_empty() {
+        return 0..0;
+    }
     let start = part.as_ptr() as usize - whole.as_ptr() as usize;
     start..start + part.len()
 }
