@@ -1,6 +1,6 @@
 //! Makes a partition's directory, or opens one and tells what is in it: for comparing with Kafka's own tools by hand.
 //!
-//! `partition make DIR BATCHES [SEGMENT_BYTES]` · `partition open DIR clean|unclean RECOVERY_POINT`
+//! `partition make|crash DIR BATCHES SEGMENT_BYTES` · `partition open DIR clean|unclean RECOVERY_POINT`
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +16,11 @@ fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
-        ["make", dir, count] => make(Path::new(dir), count.parse()?, 1 << 30),
-        ["make", dir, count, segment_bytes] => make(Path::new(dir), count.parse()?, segment_bytes.parse()?),
+        [how @ ("make" | "crash"), dir, count, segment_bytes] => {
+            make(Path::new(dir), count.parse()?, segment_bytes.parse()?, how == "crash")
+        }
         ["open", dir, stop, recovery_point] => open(Path::new(dir), stop == "clean", recovery_point.parse()?),
-        _ => Err("make DIR BATCHES [SEGMENT_BYTES] | open DIR clean|unclean RECOVERY_POINT".into()),
+        _ => Err("make|crash DIR BATCHES SEGMENT_BYTES | open DIR clean|unclean RECOVERY_POINT".into()),
     }
 }
 
@@ -27,7 +28,7 @@ fn params(clean: bool, recovery_point: i64) -> OpenParams {
     OpenParams { clean, recovery_point, log_start_offset: 0, now_ms: 0 }
 }
 
-fn make(dir: &Path, count: i64, segment_bytes: u64) -> Result<(), Failure> {
+fn make(dir: &Path, count: i64, segment_bytes: u64, crash: bool) -> Result<(), Failure> {
     let config = LogConfig { segment_bytes, ..LogConfig::default() };
     let (mut log, _) = Log::open(Arc::new(RealDisk::new()), dir, Arc::new(config), params(false, 0))?;
     let mut compressor = Compressor::new();
@@ -43,7 +44,9 @@ fn make(dir: &Path, count: i64, segment_bytes: u64) -> Result<(), Failure> {
         builder.finish(&mut compressor, &mut bytes)?;
         log.append(&mut [&mut bytes], (at * 3 / count) as i32, 0)?;
     }
-    log.close()?;
+    if !crash {
+        log.close()?;
+    }
     println!(
         "log end offset {}, {} bytes, segments {:?}",
         log.log_end_offset(),

@@ -11,6 +11,9 @@ use crate::index::{Index, OffsetEntry, TimeEntry, WRITE_OUT};
 use crate::names::{Home, INDEX, LOG, TIME_INDEX, TXN_INDEX};
 use crate::scan::{Header, HeaderScan, ScanError};
 
+/// Below this length no space is reserved behind a segment's end: most partitions are small.
+pub(crate) const RESERVE_FROM: u64 = 32 << 10;
+
 /// A part of the log with its own files, named by its base offset.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -256,6 +259,11 @@ impl Segment {
             self.file(home)?.truncate(self.size).context("trimming", &self.path(home))?;
         }
         Ok(())
+    }
+
+    /// Gives back the space behind the end that a writer may have reserved before it crashed.
+    pub(crate) fn give_back_reserved(&mut self, home: &Home) -> Result<()> {
+        if self.size < RESERVE_FROM { Ok(()) } else { self.cut_to_size(home) }
     }
 
     /// Cuts the file to the batches counted so far, after a failed write.

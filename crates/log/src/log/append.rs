@@ -9,9 +9,8 @@ use super::{Log, Segment};
 use crate::config::LogConfig;
 use crate::error::{IoContext, LogError, Result};
 use crate::index::{IndexEntry, OffsetEntry, TimeEntry};
+use crate::segment::RESERVE_FROM;
 
-/// Below this length no space is reserved: most partitions are small.
-const RESERVE_FROM: u64 = 32 << 10;
 /// Space reserved behind the end: as much again as the segment has, within these bounds, bytes.
 const RESERVE: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 /// Positions in an index are 31 bits.

@@ -276,6 +276,8 @@ impl Loader {
             }
             if at + 1 < segments.len() {
                 segments[at].finish(&self.home)?;
+            } else {
+                segments[at].give_back_reserved(&self.home)?;
             }
         }
         Ok(end)
