@@ -5,19 +5,47 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
+use milena_config::topic::CompressionType;
 use milena_config::{BrokerConfig, Overrides, TopicConfig};
 use milena_log::LogConfig;
 use milena_metadata::Image;
 use milena_net::{ListenerConfig, NetConfig};
+use milena_records::{Compression, TimestampType};
+
+/// Whether the records of every produced batch are looked at.
+const PRODUCE_VALIDATION: &str = "milena.produce.validation";
 
 /// What a partition takes from its topic's configuration.
 pub struct PartitionSettings {
     /// For its log.
     pub log: Arc<LogConfig>,
-    /// Longest batch, bytes (`max.message.bytes`).
-    pub max_message_bytes: usize,
     /// How long a deleted partition's files stay, ms (`file.delete.delay.ms`).
     pub file_delete_delay_ms: i64,
+    /// For the records of a produced batch.
+    pub records: RecordRules,
+}
+
+/// What a topic demands of the records of a produced batch, and how it stores them.
+#[derive(Debug, Clone)]
+pub struct RecordRules {
+    /// Every record has a key (`cleanup.policy` with `compact`).
+    pub keyed: bool,
+    /// Whose time a stored record has (`message.timestamp.type`).
+    pub timestamp_type: TimestampType,
+    /// How far a record's stamp may lie behind the broker's clock, ms (`message.timestamp.before.max.ms`).
+    pub before_max_ms: i64,
+    /// How far a record's stamp may lie ahead of the broker's clock, ms (`message.timestamp.after.max.ms`).
+    pub after_max_ms: i64,
+    /// Codec that batches are stored with; `None` keeps the producer's (`compression.type`).
+    pub codec: Option<Compression>,
+    /// The level for that codec (`compression.<codec>.level`).
+    pub level: i32,
+    /// Longest batch, bytes (`max.message.bytes`).
+    pub max_batch_bytes: usize,
+    /// Longest record of a compressed batch, bytes (`max.decompressed.message.bytes`).
+    pub max_record_bytes: i32,
+    /// Batches that are stored as they came are taken at their header's word (`milena.produce.validation`).
+    pub trust_headers: bool,
 }
 
 impl PartitionSettings {
@@ -28,9 +56,34 @@ impl PartitionSettings {
         let config = TopicConfig::new(broker, overrides);
         Arc::new(Self {
             log: Arc::new(log_config(&config)),
-            max_message_bytes: usize::try_from(config.max_message_bytes).unwrap_or(0),
             file_delete_delay_ms: config.file_delete_delay_ms,
+            records: record_rules(broker, &config),
         })
+    }
+}
+
+fn record_rules(broker: &BrokerConfig, config: &TopicConfig) -> RecordRules {
+    let (codec, level) = match config.compression_type {
+        CompressionType::Producer => (None, 0),
+        CompressionType::Uncompressed => (Some(Compression::None), 0),
+        CompressionType::Snappy => (Some(Compression::Snappy), 0),
+        CompressionType::Gzip => (Some(Compression::Gzip), config.compression_gzip_level),
+        CompressionType::Lz4 => (Some(Compression::Lz4), config.compression_lz4_level),
+        CompressionType::Zstd => (Some(Compression::Zstd), config.compression_zstd_level),
+    };
+    RecordRules {
+        keyed: config.cleanup_policy.compact,
+        timestamp_type: match config.message_timestamp_type {
+            milena_config::topic::TimestampType::CreateTime => TimestampType::CreateTime,
+            milena_config::topic::TimestampType::LogAppendTime => TimestampType::LogAppendTime,
+        },
+        before_max_ms: config.message_timestamp_before_max_ms,
+        after_max_ms: config.message_timestamp_after_max_ms,
+        codec,
+        level,
+        max_batch_bytes: usize::try_from(config.max_message_bytes).unwrap_or(0),
+        max_record_bytes: config.max_decompressed_message_bytes,
+        trust_headers: broker.value(PRODUCE_VALIDATION).text().as_deref() == Some("headers"),
     }
 }
 

@@ -8,6 +8,7 @@
 mod append;
 mod check;
 mod plan;
+mod records;
 mod reply;
 
 use milena_net::Replies;

@@ -1,8 +1,10 @@
-//! Appends the batches of taken-together Produce requests: one write for each partition.
+//! Appends the batches of taken-together Produce requests: their records are checked before the partition's lock is taken,
+//! then there is one write for each partition.
 
 use milena_protocol::ErrorCode;
 
 use super::plan::{Part, Plan};
+use super::records::{self, Accepted, Tools};
 
 /// Appends every batch that passed its checks and notes its offset.
 pub(super) fn append(frames: &mut [&mut [u8]], plan: &mut Plan, now_ms: i64) {
@@ -10,15 +12,17 @@ pub(super) fn append(frames: &mut [&mut [u8]], plan: &mut Plan, now_ms: i64) {
     let parts = &mut plan.parts;
     let mut order: Vec<usize> = (0..parts.len()).filter(|&at| parts[at].partition.is_some()).collect();
     order.sort_by_key(|&at| parts[at].partition_key());
-    let mut rest = &order[..];
-    while let Some(&first) = rest.first() {
-        let key = parts[first].partition_key();
-        let len = rest.iter().take_while(|&&at| parts[at].partition_key() == key).count();
-        let (group, after) = rest.split_at(len);
-        mark_replaced(group, parts);
-        append_group(group, parts, &mut batches, now_ms);
-        rest = after;
-    }
+    Tools::with(|tools| {
+        let mut rest = &order[..];
+        while let Some(&first) = rest.first() {
+            let key = parts[first].partition_key();
+            let len = rest.iter().take_while(|&&at| parts[at].partition_key() == key).count();
+            let (group, after) = rest.split_at(len);
+            mark_replaced(group, parts);
+            append_group(group, parts, &mut batches, now_ms, tools);
+            rest = after;
+        }
+    });
 }
 
 /// The last entry for a partition in a request takes the place of those before it.
@@ -50,25 +54,60 @@ fn batch_slices<'f>(frames: &'f mut [&mut [u8]], parts: &[Part]) -> Vec<Option<&
 }
 
 /// Appends the batches of one partition.
-fn append_group(group: &[usize], parts: &mut [Part], batches: &mut [Option<&mut [u8]>], now_ms: i64) {
+fn append_group(
+    group: &[usize],
+    parts: &mut [Part],
+    batches: &mut [Option<&mut [u8]>],
+    now_ms: i64,
+    tools: &mut Tools,
+) {
     let Some(partition) = parts[group[0]].partition.clone() else { return };
-    let good: Vec<usize> = group.iter().copied().filter(|&at| parts[at].is_good()).collect();
+    let mut good = check_records(group, parts, batches, now_ms, tools);
     if good.is_empty() {
         return;
     }
-    let mut taken: Vec<&mut [u8]> = good.iter().filter_map(|&at| batches[at].take()).collect();
+    let mut taken: Vec<&mut [u8]> = Vec::with_capacity(good.len());
+    for (at, accepted) in &mut good {
+        taken.extend(accepted.rebuilt.as_deref_mut().or_else(|| batches[*at].take()));
+    }
     match partition.append_as_leader(&mut taken, now_ms) {
         Ok(()) => {
-            for (&at, batch) in good.iter().zip(&taken) {
-                parts[at].base_offset = base_offset(batch);
-                parts[at].log_start_offset = partition.log_start_offset();
+            let offsets: Vec<i64> = taken.iter().map(|batch| base_offset(batch)).collect();
+            for ((at, accepted), base_offset) in good.iter().zip(offsets) {
+                parts[*at].base_offset = base_offset;
+                parts[*at].append_time = accepted.append_time.unwrap_or(-1);
+                parts[*at].log_start_offset = partition.log_start_offset();
             }
         }
         Err(error) => {
             tracing::error!(%partition, %error, "an append failed");
-            good.iter().for_each(|&at| parts[at].refuse(ErrorCode::KAFKA_STORAGE_ERROR, None));
+            good.iter().for_each(|(at, _)| parts[*at].refuse(ErrorCode::KAFKA_STORAGE_ERROR, None));
         }
     }
+}
+
+/// Checks the records of one partition's batches. Those that may be stored come back.
+fn check_records(
+    group: &[usize],
+    parts: &mut [Part],
+    batches: &mut [Option<&mut [u8]>],
+    now_ms: i64,
+    tools: &mut Tools,
+) -> Vec<(usize, Accepted)> {
+    let mut good = Vec::with_capacity(group.len());
+    for &at in group {
+        let part = &mut parts[at];
+        let (Some(bytes), Some(partition)) = (&mut batches[at], &part.partition) else { continue };
+        if !part.is_good() {
+            continue;
+        }
+        let accepted = records::accept(bytes, &partition.settings().records, now_ms, tools);
+        match accepted {
+            Ok(accepted) => good.push((at, accepted)),
+            Err(rejection) => part.reject(rejection),
+        }
+    }
+    good
 }
 
 /// The offset that an append has stamped into a batch.

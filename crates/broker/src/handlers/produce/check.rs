@@ -1,5 +1,5 @@
 //! What a Produce request must satisfy before anything is written, in Kafka's order: addressing, shape, acks, internal
-//! topics, batch header, size, checksum.
+//! topics, batch header, size, checksum. What is checked record by record is `records`' business.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,6 +68,8 @@ fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &
             partition,
             error,
             message: None,
+            rejected: Vec::new(),
+            append_time: -1,
             base_offset: -1,
             log_start_offset: -1,
             replaced: false,
@@ -133,7 +135,11 @@ fn check_part(part: &mut Part, frame: &[u8], version: i16, acks: i16) {
 /// The one whole batch in what a partition is given. A rest that is no whole batch is dropped.
 fn sole_batch(bytes: &[u8], version: i16) -> Result<Batch<'_>, ErrorCode> {
     let mut found = batches(bytes);
-    let Some(Ok(batch)) = found.next() else { return Err(ErrorCode::INVALID_RECORD) };
+    let batch = match found.next() {
+        Some(Ok(batch)) => batch,
+        Some(Err(BatchError::BelowOverhead { .. })) => return Err(ErrorCode::CORRUPT_MESSAGE),
+        _ => return Err(ErrorCode::INVALID_RECORD),
+    };
     if batch.compression() == Some(Compression::Zstd) && version < FIRST_ZSTD_VERSION {
         return Err(ErrorCode::UNSUPPORTED_COMPRESSION_TYPE);
     }
@@ -149,7 +155,7 @@ fn check_batch(part: &mut Part, batch: &Batch<'_>, partition: &Partition) {
     if batch.base_offset() != 0 {
         return part.refuse_at_log(ErrorCode::INVALID_RECORD);
     }
-    if batch.size() > partition.settings().max_message_bytes {
+    if batch.size() > partition.settings().records.max_batch_bytes {
         return part.refuse(ErrorCode::MESSAGE_TOO_LARGE, None);
     }
     if batch.verify_crc().is_err() {
@@ -159,8 +165,7 @@ fn check_batch(part: &mut Part, batch: &Batch<'_>, partition: &Partition) {
     if batch.count() <= 0 || i64::from(batch.count()) != counted || batch.is_control() {
         return part.refuse_at_log(ErrorCode::INVALID_RECORD);
     }
-    let idempotent = batch.producer_id() >= 0;
-    if idempotent && (batch.producer_epoch() < 0 || batch.base_sequence() < 0) {
+    if batch.has_producer_id() && batch.base_sequence() < 0 {
         return part.refuse_at_log(ErrorCode::INVALID_RECORD);
     }
     if batch.is_transactional() {

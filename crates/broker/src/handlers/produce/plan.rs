@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use milena_protocol::{ErrorCode, Uuid};
 
+use super::records::{RejectedRecord, Rejection};
 use crate::partition::{Partition, TopicIdentity};
 
 /// The requests, and what becomes of each of their batches.
@@ -70,6 +71,10 @@ pub(super) struct Part {
     pub error: ErrorCode,
     /// Why, for people.
     pub message: Option<&'static str>,
+    /// The records to blame for it, when it is single ones.
+    pub rejected: Vec<RejectedRecord>,
+    /// The broker's time that the records were stored with, ms, or -1.
+    pub append_time: i64,
     /// First offset of the stored batch, or -1.
     pub base_offset: i64,
     /// First offset of the log, or -1 when the request never got as far as the log.
@@ -95,6 +100,16 @@ impl Part {
         if self.error == ErrorCode::NONE {
             (self.error, self.message) = (error, message);
         }
+    }
+
+    /// Notes what is wrong with its records.
+    pub(super) fn reject(&mut self, rejection: Rejection) {
+        let Rejection { error, message, records } = rejection;
+        if error == ErrorCode::MESSAGE_TOO_LARGE {
+            return self.refuse(error, message);
+        }
+        self.refuse_at_log(error);
+        (self.message, self.rejected) = (message, records);
     }
 
     /// Notes why the log refuses it: the answer tells the log's start.

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use milena_net::Replies;
-use milena_protocol::messages::produce_response::{PartitionProduceResponse, ProduceResponse, TopicProduceResponse};
+use milena_protocol::messages::produce_response::{
+    BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse,
+};
 use milena_protocol::{ApiKey, ErrorCode};
 
 use super::check::FIRST_TOPIC_ID_VERSION;
@@ -46,12 +48,17 @@ fn topic_response<'p>(topic: &'p Topic, parts: &'p [Part], version: i16) -> Topi
 }
 
 fn partition_response(part: &Part) -> PartitionProduceResponse<'_> {
+    let record_errors = part.rejected.iter().map(|record| BatchIndexAndErrorMessage {
+        batch_index: record.index,
+        batch_index_error_message: Some(Cow::Borrowed(record.reason)),
+    });
     PartitionProduceResponse {
         index: part.index,
         error_code: part.error.0,
         base_offset: part.base_offset,
-        log_append_time_ms: -1,
+        log_append_time_ms: part.append_time,
         log_start_offset: part.log_start_offset,
+        record_errors: record_errors.collect(),
         error_message: part.message.map(Cow::Borrowed),
         ..Default::default()
     }
