@@ -47,3 +47,8 @@ fn reads_answer_as_kafka() {
 fn metadata_topics_and_configurations_answer_as_kafka() {
     agree(&["meta.", "topics.", "conf.default", "conf.describe", "conf.alter", "conf.inc"]);
 }
+
+#[test]
+fn batches_are_taken_and_refused_as_by_kafka() {
+    agree(&["batch.", "prod.error-shape"]);
+}
