@@ -1,6 +1,8 @@
 //! The one table of APIs. ApiVersions, dispatch, and the README's table read it, so what is advertised is what is served.
 //! What an API does lives in its own file under `handlers/`.
 
+pub mod markdown;
+
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 

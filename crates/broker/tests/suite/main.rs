@@ -4,3 +4,4 @@
 mod common;
 
 mod cases;
+mod readme;
