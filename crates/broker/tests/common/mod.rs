@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub)] // Not every test file uses all of it.
 
+pub mod requests;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,10 @@
 //! Tests of a whole broker inside the test's own process, over real connections: no other program is needed.
+#![allow(unreachable_pub, reason = "a test has no public surface; `pub` says what a module offers to the others")]
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod cases;
 mod readme;
+mod transcripts;
+mod versions;
