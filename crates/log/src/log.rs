@@ -34,7 +34,8 @@ pub use timestamps::TimestampOffset;
 /// Order of I/O, with the names of the stages that the crash tests stop in:
 /// - append: *reserve* (space behind the end, rarely), *write* (all batches in one vectored write), then in memory the index entries and, last,
 ///   the log end offset. A failed write is *cut* again; if that fails too, the log takes no more writes.
-/// - roll: *finish* (final time entry, the index files complete, reserved space given back), *create* (the new segment's files); durable with
+/// - roll: *finish* (final time entry, the index files complete, reserved space given back; the index files synced if all batches are durable
+///   already), *create* (the new segment's files); durable with
 ///   the next flush.
 /// - flush: *data* (`.log` files from the recovery point on), *indexes* (of segments no longer written to), *epochs*
 ///   (`leader-epoch-checkpoint`, replaced), *names* (the directory, and the one above a new log), then in memory the recovery point.

@@ -310,16 +310,20 @@ fn a_flush_under_way_counts_for_what_it_began_with_and_not_after_a_truncation() 
 }
 
 #[test]
-fn only_finished_segments_wait_for_the_sync_of_their_indexes() {
+fn the_recovery_point_passes_no_segment_whose_indexes_are_not_synced() {
     let disk = disk(3);
     let (mut log, _) = open(&disk, &small(), true, 0);
     append(&mut log, batch(2, 100, 1));
-    log.flush().unwrap();
-    assert_eq!(log.recovery_point(), 2);
+    let flush = log.begin_flush().unwrap().unwrap();
     log.roll(0).unwrap();
+    flush.sync().unwrap();
+    log.flushed(flush);
     assert_eq!(log.recovery_point(), 0, "an unclean start has to make the first segment's indexes");
+    append(&mut log, batch(2, 100, 1));
     log.flush().unwrap();
-    assert_eq!(log.recovery_point(), 2);
+    assert_eq!(log.recovery_point(), 4);
+    log.roll(0).unwrap();
+    assert_eq!(log.recovery_point(), 4, "the indexes were synced by the roll");
 }
 
 #[test]

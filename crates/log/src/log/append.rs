@@ -1,6 +1,7 @@
 //! Appending: offsets and epochs into the buffers, rolling, one vectored write.
 
 use std::io::IoSlice;
+use std::sync::atomic::Ordering::Release;
 
 use milena_records::{Batch, BatchError, BatchMut, batches};
 
@@ -252,6 +253,15 @@ impl Log {
             return Ok(());
         }
         active.finish(home)?;
+        if self.flushed_to >= base_offset {
+            // The recovery point may be behind this segment already, so that no start would make its indexes again.
+            for (path, file) in active.index_files(home)? {
+                file.sync_data()
+                    .context("syncing", &path)
+                    .inspect_err(|_| self.shared.poisoned.store(true, Release))?;
+            }
+            active.indexes_synced = true;
+        }
         self.marks.names += 1;
         match Segment::create(home, base_offset) {
             Ok(next) => self.segments.push(next),
