@@ -81,6 +81,9 @@ impl Codec {
             Self::Gzip => drop(flate2::read::GzDecoder::new(packed).read_to_end(&mut out)?),
             Self::Lz4 => drop(lz4_flex::frame::FrameDecoder::new(packed).read_to_end(&mut out)?),
             Self::Zstd => out = zstd::decode_all(packed)?,
+            Self::Snappy if !packed.starts_with(b"\x82SNAPPY\0") => {
+                out = snap::raw::Decoder::new().decompress_vec(packed)?;
+            }
             Self::Snappy => {
                 let mut rest = packed.get(16..).context("no snappy header")?;
                 while let Some((length, after)) = rest.split_first_chunk::<4>() {
@@ -398,7 +401,7 @@ impl<'a> Stored<'a> {
         } else {
             "wrong"
         };
-        let body = if sent.get(HEADER..self.0.len()) == Some(self.body()) { "same" } else { "changed" };
+        let body = if sent.get(HEADER..self.0.len()) == Some(self.body()) { "same" } else { "rebuilt" };
         json!({
             "base": self.base_offset(), "lod": self.last_offset_delta(),
             "leaderEpoch": i32::from_be_bytes(self.int(12)), "magic": self.0[16], "attrs": self.attribute_text(),

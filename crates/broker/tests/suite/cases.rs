@@ -50,5 +50,5 @@ fn metadata_topics_and_configurations_answer_as_kafka() {
 
 #[test]
 fn batches_are_taken_and_refused_as_by_kafka() {
-    agree(&["batch.", "prod.error-shape"]);
+    agree(&["batch.", "prod.error-shape", "ts.", "key.", "comp.", "limit.", "seed."]);
 }

@@ -4,16 +4,23 @@
 mod apiv;
 mod batch;
 mod batch_records;
+mod comp;
+mod comp_payload;
 mod conf;
 mod fetch;
 mod frame;
 mod frame_evil;
+mod key;
+mod limit;
 mod lo;
 mod meta;
 mod ofle;
 mod prod;
+mod seed;
 mod session;
+mod stored;
 mod topics;
+mod ts;
 mod vers;
 
 use anyhow::Result;
@@ -27,15 +34,20 @@ pub(super) fn run(cx: &mut Context<'_>, id: &str) -> Result<Option<Value>> {
     match parts[0] {
         "apiv" => apiv::run(cx, &parts[1..]),
         "batch" => batch::run(cx, &parts[1..]),
+        "comp" => comp::run(cx, &parts[1..]),
         "conf" => conf::run(cx, &parts[1..]),
         "fetch" => fetch::run(cx, &parts[1..]),
         "frame" => frame::run(cx, &parts[1..]),
+        "key" => key::run(cx, &parts[1..]),
+        "limit" => limit::run(cx, &parts[1..]),
         "lo" => lo::run(cx, &parts[1..]),
         "meta" => meta::run(cx, &parts[1..]),
         "ofle" => ofle::run(cx, &parts[1..]),
         "prod" => prod::run(cx, &parts[1..]),
+        "seed" => seed::run(cx, &parts[1..]),
         "session" => session::run(cx, &parts[1..]),
         "topics" => topics::run(cx, &parts[1..]),
+        "ts" => ts::run(cx, &parts[1..]),
         "vers" => vers::run(cx, &parts[1..]),
         _ => Ok(None),
     }
