@@ -2,7 +2,9 @@
 
 #![allow(dead_code, unreachable_pub)] // Not every test file uses all of it.
 
+pub mod child;
 pub mod requests;
+pub mod seeded;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use milena_quorum::{FormatOptions, QuorumMode, format};
 use milena_raft::VoterEndpoint;
 use milena_testkit::client::RawClient;
 use milena_testkit::server::{CLUSTER_ID, Server};
-use tempfile::TempDir;
+pub use tempfile::TempDir;
 
 /// What every node under test is started with, as lines of `--override`. Nothing happens because time passes.
 const SETTINGS: &[&str] = &["num.network.threads=2", "num.partitions=1", "log.initial.task.delay.ms=3600000"];
@@ -54,11 +56,17 @@ impl Node {
         self.broker.take().unwrap().stop().unwrap();
     }
 
-    /// A node on a copy of this one's data as it is now: what a start finds after this one was killed.
-    pub fn start_copy(&self) -> Self {
+    /// A copy of the folder as it is now, while the node runs.
+    pub fn copy(&self) -> TempDir {
         let dir = TempDir::with_prefix("milena-copy-").unwrap();
         copy(&self.data_dir(), &dir.path().join("data"));
-        let mut node = Self { dir, overrides: self.overrides.clone(), broker: None };
+        dir
+    }
+
+    /// A node on a folder that has the formatted directory `data`.
+    pub fn on(dir: TempDir) -> Self {
+        let overrides = SETTINGS.iter().map(|&text| text.to_owned()).collect();
+        let mut node = Self { dir, overrides, broker: None };
         node.start_again();
         node
     }

@@ -61,12 +61,14 @@ pub fn fetch_all(client: &mut RawClient, topic: &str, partition: i32) -> Vec<u8>
         let answer = fetch(client, topic, partition, next);
         assert_eq!(answer["errorCode"], 0, "{topic}-{partition} from {next}: {answer}");
         let bytes = STANDARD.decode(answer["records"].as_str().unwrap_or_default()).unwrap();
-        let Some(last) = Stored::split(&bytes).unwrap().last().map(next_offset) else {
+        // The last batch may be cut off.
+        let batches = Stored::split(&bytes).unwrap();
+        let Some(last) = batches.last() else {
             assert_eq!(answer["highWatermark"], next, "{topic}-{partition}");
             return all;
         };
-        next = last;
-        all.extend_from_slice(&bytes);
+        next = next_offset(last);
+        batches.iter().for_each(|batch| all.extend_from_slice(batch.bytes()));
     }
 }
 

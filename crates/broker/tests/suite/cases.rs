@@ -34,8 +34,7 @@ fn versions_are_negotiated_as_by_kafka() {
 
 #[test]
 fn produce_answers_as_kafka() {
-    agree(&["prod.a", "prod.b", "prod.c", "prod.g", "prod.h", "prod.i", "prod.m", "prod.n", "prod.o"]);
-    agree(&["prod.p", "prod.t", "prod.u", "prod.v"]);
+    agree(&["prod."]);
 }
 
 #[test]
@@ -50,5 +49,5 @@ fn metadata_topics_and_configurations_answer_as_kafka() {
 
 #[test]
 fn batches_are_taken_and_refused_as_by_kafka() {
-    agree(&["batch.", "prod.error-shape", "ts.", "key.", "comp.", "limit.", "seed."]);
+    agree(&["batch.", "ts.", "key.", "comp.", "limit.", "seed."]);
 }

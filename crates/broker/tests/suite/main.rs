@@ -5,6 +5,8 @@
 mod common;
 
 mod cases;
+mod process;
 mod readme;
+mod restart;
 mod transcripts;
 mod versions;

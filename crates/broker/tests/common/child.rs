@@ -1,0 +1,63 @@
+//! A node in a process of its own, for tests that kill it or want to see a directory held by another process. The process
+//! is this test binary once more, told by an environment variable to serve instead of to test.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use milena_testkit::client::RawClient;
+
+const DIRECTORY: &str = "MILENA_TEST_SERVES";
+/// The test that [`serve_if_asked`] is called from.
+const ENTRY: &str = "process::serves_when_started_by_another_test";
+const READY: &str = "serving on ";
+
+/// Serves until standard input ends, if this process was started for that.
+pub fn serve_if_asked() {
+    let Some(dir) = std::env::var_os(DIRECTORY) else { return };
+    let broker = super::start(Path::new(&dir), "127.0.0.1:0", super::SETTINGS, false).unwrap();
+    println!("\n{READY}{}", broker.addresses().next().unwrap().1);
+    let _ = std::io::stdin().read(&mut [0]);
+    broker.stop().unwrap();
+}
+
+/// The other process; it is killed when this is dropped.
+pub struct Process {
+    child: Child,
+    _stdin: ChildStdin,
+    /// Where clients connect.
+    pub address: SocketAddr,
+}
+
+impl Process {
+    /// Starts a node on a formatted directory.
+    pub fn start(data_dir: &Path) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", ENTRY, "--nocapture"]).env(DIRECTORY, data_dir);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ready = lines.map_while(Result::ok).find_map(|line| line.strip_prefix(READY).map(str::to_owned));
+        let address = ready.expect("the other process serves").parse().unwrap();
+        Self { child, _stdin: stdin, address }
+    }
+
+    /// A new connection.
+    pub fn client(&self) -> RawClient {
+        RawClient::connect(self.address).unwrap()
+    }
+
+    /// SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
