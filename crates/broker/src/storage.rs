@@ -177,21 +177,19 @@ impl Storage {
     /// # Errors
     /// The first failure.
     pub fn close(self, topics: &Topics, broker_epoch: i64) -> Result<(), LogError> {
-        let mut failed: Vec<Option<LogError>> = self.directories.iter().map(|_| None).collect();
-        for partition in topics.partitions() {
-            if let Err(error) = partition.log().close() {
-                tracing::error!(%partition, %error, "a partition can't be closed");
-                failed[partition.directory].get_or_insert(error);
-            }
-        }
+        let close = |(at, directory): (usize, &Directory)| {
+            let logs =
+                topics.partitions().filter(|partition| partition.directory == at).map(|partition| partition.log());
+            let closed = directory.files.close_logs(logs);
+            closed.inspect_err(|error| tracing::error!(path = %directory.path().display(), %error, "can't be closed"))
+        };
+        let closed: Vec<Result<(), LogError>> = self.directories.iter().enumerate().map(close).collect();
         self.sync_created();
         for which in [Checkpoint::RecoveryPoint, Checkpoint::LogStart, Checkpoint::HighWatermark] {
             self.checkpoint(topics, which)?;
         }
-        for (directory, failure) in self.directories.into_iter().zip(failed) {
-            if let Some(error) = failure {
-                return Err(error);
-            }
+        for (directory, closed) in self.directories.into_iter().zip(closed) {
+            closed?;
             directory.files.write_clean_marker(broker_epoch)?;
             directory.files.unlock()?;
         }
