@@ -8,5 +8,6 @@ mod cases;
 mod process;
 mod readme;
 mod restart;
+mod record_rules;
 mod transcripts;
 mod versions;

@@ -1,0 +1,73 @@
+//! What a topic demands of produced records, while the topic is in use.
+
+use std::time::Duration;
+
+use milena_testkit::batch::{Batch, Codec, Stored};
+use milena_testkit::client::RawClient;
+use serde_json::json;
+
+use crate::common::Node;
+use crate::common::requests::{create_topic, fetch_all, produce};
+
+const LONG_AGO: i64 = 1_700_000_000_000;
+
+fn alter(client: &mut RawClient, topic: &str, name: &str, value: &str) {
+    let config = json!({"name": name, "configOperation": 0, "value": value});
+    let resource = json!({"resourceType": 2, "resourceName": topic, "configs": [config]});
+    let body = json!({"resources": [resource], "validateOnly": false});
+    let answer = client.call("IncrementalAlterConfigs", 1, &body).unwrap();
+    assert_eq!(answer["responses"][0]["errorCode"], 0, "{answer}");
+}
+
+/// Produces until the newest stored batch is as wanted: a change of a topic reaches its partitions soon, not at once.
+fn comes_true(client: &mut RawClient, sent: &[u8], wanted: impl Fn(&Stored<'_>) -> bool) -> bool {
+    for _ in 0..200 {
+        assert_eq!(produce(client, "t", 0, sent)["errorCode"], 0);
+        let bytes = fetch_all(client, "t", 0);
+        if wanted(Stored::split(&bytes).unwrap().last().unwrap()) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+#[test]
+fn a_topic_in_use_takes_another_codec_another_clock_and_the_need_of_keys() {
+    let node = Node::start();
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[]);
+    let sent = Batch::of(3, LONG_AGO).build();
+    assert!(comes_true(&mut client, &sent, |stored| stored.attributes() == 0));
+    for (value, codec) in [("zstd", 4), ("gzip", 1), ("uncompressed", 0)] {
+        alter(&mut client, "t", "compression.type", value);
+        assert!(comes_true(&mut client, &sent, |stored| stored.attributes() == codec), "{value}");
+    }
+    alter(&mut client, "t", "message.timestamp.type", "LogAppendTime");
+    assert!(comes_true(&mut client, &sent, |stored| stored.attributes() == 8));
+    alter(&mut client, "t", "message.timestamp.type", "CreateTime");
+    assert!(comes_true(&mut client, &sent, |stored| stored.attributes() == 0));
+    alter(&mut client, "t", "cleanup.policy", "compact");
+    let mut keyless = Batch::of(1, LONG_AGO);
+    keyless.records[0].key = None;
+    let keyless = keyless.build();
+    let refused = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        produce(&mut client, "t", 0, &keyless)["errorCode"] == 87
+    });
+    assert!(refused);
+}
+
+#[test]
+fn a_broker_that_takes_headers_at_their_word_looks_at_records_only_to_rewrite_them() {
+    let node = Node::start_with(&["milena.produce.validation=headers"]);
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[]);
+    create_topic(&mut client, "other", 1, &[("compression.type", "lz4")]);
+    let good = Batch::of(3, LONG_AGO);
+    let broken = Batch { plain: Some(vec![0xff; 40]), ..good.clone().with(Codec::Gzip) }.build();
+    assert_eq!(produce(&mut client, "t", 0, &broken)["errorCode"], 0);
+    assert_eq!(produce(&mut client, "other", 0, &broken)["errorCode"], 87);
+    let far = Batch::of(1, 4_000_000_000_000).build();
+    assert_eq!(produce(&mut client, "t", 0, &far)["errorCode"], 32);
+}
