@@ -24,6 +24,8 @@ def produce(bootstrap):
         for mode, options in MODES.items():
             topic = f"kcat-{codec}-{mode}"
             lines = "".join(f"k{i}:v{i}\n" for i in range(RECORDS))
+            # Asking for a topic creates it; the producer would wait a second after its first, failed try.
+            kcat("-L", "-b", bootstrap, "-t", topic)
             kcat("-P", "-b", bootstrap, "-t", topic, "-p", "0", "-z", codec, "-K:", "-H", "h=all", "-X", "topic.metadata.refresh.fast.interval.ms=20", *options, text=lines)
     print("kcat: produced")
 

@@ -153,12 +153,25 @@ impl<'a> Side<'a> {
             side.names.topics.insert(id.to_owned(), name.to_owned());
         }
         side.wait_led()?;
+        side.wait_for_producer_ids()?;
         for count in [3, 2, 1] {
             let batch = wire::base64(&Batch::of(count, T0).build());
             let topic = json!({"name": "alpha", "partitionData": [{"index": 0, "records": batch}]});
             side.client.call("Produce", 9, &json!({"acks": -1, "timeoutMs": 10000, "topicData": [topic]}))?;
         }
         Ok(side)
+    }
+
+    /// A broker may have to fetch its first block of ids.
+    fn wait_for_producer_ids(&mut self) -> Result<()> {
+        let body = json!({"transactionalId": null, "transactionTimeoutMs": 1000});
+        for _ in 0..500 {
+            if self.client.call("InitProducerId", 4, &body)?["errorCode"] == 0 {
+                return Ok(());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        anyhow::bail!("no producer id is given out")
     }
 
     fn wait_led(&mut self) -> Result<()> {
