@@ -9,5 +9,6 @@ mod process;
 mod readme;
 mod restart;
 mod record_rules;
+mod topics;
 mod transcripts;
 mod versions;

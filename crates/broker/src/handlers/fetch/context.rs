@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use milena_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic, ForgottenTopic};
-use milena_protocol::{ErrorCode, Uuid};
+use milena_protocol::ErrorCode;
 use parking_lot::Mutex;
 
 use crate::fetch_sessions::{FINAL_EPOCH, FetchPartitions, FetchSessions, INITIAL_EPOCH, Slot, SlotKey};
@@ -138,7 +138,7 @@ fn go_on(
         return SessionUse::None;
     }
     for slot in partitions.slots() {
-        refresh(slot, topics);
+        refresh(slot, by_id, topics);
     }
     SessionUse::Incremental(request.session_id)
 }
@@ -180,26 +180,21 @@ fn update(slot: &mut Slot, wanted: &FetchPartition) {
     slot.last_fetched_epoch = wanted.last_fetched_epoch;
 }
 
-/// Looks again for a partition that was not there, or that is gone since.
-fn refresh(slot: &mut Slot, topics: &Topics) {
-    match &slot.place {
-        Ok(partition) if !partition.is_retired() => {}
-        Ok(_) => {
-            slot.place = Err(match topics.by_name(&slot.topic.name) {
-                Some(_) => ErrorCode::INCONSISTENT_TOPIC_ID,
-                None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-            });
-        }
-        Err(_) => {
-            let found = if slot.topic.id == Uuid::ZERO {
-                topics.by_name(&slot.topic.name)
-            } else {
-                topics.by_id(slot.topic.id)
-            };
-            if let Some(partition) = found.and_then(|topic| topic.partition(slot.index)) {
-                slot.topic = Arc::clone(&partition.topic);
-                slot.place = Ok(Arc::clone(partition));
-            }
-        }
+/// Looks again for a partition that was not there, or that is gone since. A session by id stays with the topic that it
+/// found under that id, and tells when another one has its name; a session by name takes whatever has the name.
+fn refresh(slot: &mut Slot, by_id: bool, topics: &Topics) {
+    if slot.place.as_ref().is_ok_and(|partition| !partition.is_retired()) {
+        return;
     }
+    let is_resolved = !slot.topic.name.is_empty();
+    let found = if by_id && !is_resolved { topics.by_id(slot.topic.id) } else { topics.by_name(&slot.topic.name) };
+    slot.place = match found {
+        Some(found) if by_id && found.identity.id != slot.topic.id => Err(ErrorCode::INCONSISTENT_TOPIC_ID),
+        Some(found) => {
+            slot.topic = Arc::clone(&found.identity);
+            found.partition(slot.index).cloned().ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+        }
+        None if by_id && !is_resolved => Err(ErrorCode::UNKNOWN_TOPIC_ID),
+        None => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+    };
 }
