@@ -57,22 +57,48 @@ struct Deletion {
 }
 
 impl Storage {
-    /// Locks the directories, which have these ids, and takes their clean-shutdown markers: a crash from here on is seen
-    /// as one.
+    /// Locks the directories, which have these ids. Nothing else in them changes.
     ///
     /// # Errors
-    /// [`LogError::Locked`] when another process has one of them.
+    /// [`LogError::Locked`] when another process has one of them; then none is locked.
     pub fn lock(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, ids: &[(PathBuf, Uuid)]) -> Result<Self, LogError> {
-        let lock = |(path, id): &(PathBuf, Uuid)| {
-            let files = LogDirectory::open(Arc::clone(&disk), path)?;
-            Ok(Directory { files, clean: None, id: *id, partitions: AtomicUsize::new(0) })
-        };
-        let mut directories = ids.iter().map(lock).collect::<Result<Vec<_>, LogError>>()?;
-        for directory in &mut directories {
+        let mut storage =
+            Self { disk, clock, directories: Vec::new(), deletions: Mutex::default(), created: Mutex::default() };
+        for (path, id) in ids {
+            match LogDirectory::open(Arc::clone(&storage.disk), path) {
+                Ok(files) => {
+                    let partitions = AtomicUsize::new(0);
+                    storage.directories.push(Directory { files, clean: None, id: *id, partitions });
+                }
+                Err(error) => {
+                    storage.unlock();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(storage)
+    }
+
+    /// Gives the directories back, for a start that fails before it has changed anything.
+    pub fn unlock(self) {
+        for directory in self.directories {
+            let path = directory.path().to_owned();
+            if let Err(error) = directory.files.unlock() {
+                tracing::warn!(path = %path.display(), %error, "a log directory can't be unlocked");
+            }
+        }
+    }
+
+    /// Takes the clean-shutdown markers: a crash from here on is seen as one.
+    ///
+    /// # Errors
+    /// When a marker or a checkpoint can't be read or written.
+    pub fn take_clean_markers(&mut self) -> Result<(), LogError> {
+        for directory in &mut self.directories {
             directory.clean = directory.files.take_clean_marker()?;
             directory.files.create_checkpoints(&Checkpoint::ALL)?;
         }
-        Ok(Self { disk, clock, directories, deletions: Mutex::default(), created: Mutex::default() })
+        Ok(())
     }
 
     /// The epoch with which the broker stopped in order; -1 when it did not, or directories say different things.

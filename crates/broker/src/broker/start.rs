@@ -10,7 +10,7 @@ use milena_metadata::Image;
 use milena_net::{BoundServer, Server};
 use milena_quorum::{ControllerRegistration, MetadataLog, TopicDefaults, random_uuid};
 
-use super::directories::{self, Directories};
+use super::directories;
 use super::{Broker, BrokerError, Report, registration};
 use crate::controller::Controller;
 use crate::dispatch::Dispatch;
@@ -37,9 +37,20 @@ impl Broker {
         let bound = Server::bind(net_config(&config))?;
         let (disk, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (Arc::new(RealDisk::new()), Arc::new(RealClock::new()));
         let (directories, formatted) = directories::prepare(&disk, &*clock, &config, may_format)?;
-        let storage = Arc::new(Storage::lock(Arc::clone(&disk), Arc::clone(&clock), &directories.ids)?);
+        let mut storage = Storage::lock(Arc::clone(&disk), Arc::clone(&clock), &directories.ids)?;
+        // First what fails without having changed anything.
+        let options = directories::metadata_options(&config, &directories);
+        let log = match MetadataLog::open(disk, options, clock.now_ms()) {
+            Ok(log) => log,
+            Err(error) => {
+                storage.unlock();
+                return Err(error.into());
+            }
+        };
+        storage.take_clean_markers()?;
+        let storage = Arc::new(storage);
         let clean = storage.previous_broker_epoch() >= 0;
-        let quorum = Registered::open(disk, &*clock, &config, &bound, &directories, &storage)?;
+        let quorum = Registered::register(log, &*clock, &config, &bound, &storage)?;
         let config = with_dynamic(&config, quorum.log.image(), config.node_id());
         let (replicas, found) = open_partitions(&config, quorum.log.image(), &storage)?;
         let report = Report { formatted, found, clean };
@@ -56,16 +67,13 @@ struct Registered {
 }
 
 impl Registered {
-    fn open(
-        disk: Arc<dyn Disk>,
+    fn register(
+        mut log: MetadataLog,
         clock: &dyn Clock,
         config: &BrokerConfig,
         bound: &BoundServer,
-        directories: &Directories,
         storage: &Storage,
     ) -> Result<Self, BrokerError> {
-        let options = directories::metadata_options(config, directories);
-        let mut log = MetadataLog::open(disk, options, clock.now_ms())?;
         let defaults = TopicDefaults {
             min_insync_replicas: config.min_insync_replicas(),
             unclean_leader_election: config.unclean_leader_election_enable(),
