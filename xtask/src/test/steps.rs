@@ -144,6 +144,15 @@ pub(super) fn requests() -> Result<Outcome> {
     Ok(Outcome { passed: compared.len() - failures.len(), failures, skipped: Vec::new() })
 }
 
+/// The broker's transcripts, asked of Apache Kafka byte by byte.
+pub(super) fn answers() -> Result<Outcome> {
+    if let Err(why) = apache_kafka() {
+        return Ok(skipped(why));
+    }
+    let test = "transcripts::apache_kafka_has_the_same_transcripts";
+    whole(&["test", "--quiet", "--package", "milena-broker", "--test", "suite", "--", "--exact", test, "--ignored"])
+}
+
 /// Real clients.
 pub(super) fn compat() -> Result<Outcome> {
     let done = clients::all(milena()?)?;
