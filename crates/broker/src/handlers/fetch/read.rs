@@ -103,7 +103,7 @@ fn read_partition(
     if fetch.replica >= 0 {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
     }
-    if fetch.max_bytes < 0 || slot.max_bytes < 0 || !(0..=1).contains(&fetch.isolation) {
+    if !fetch.isolation_is_known() {
         return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
     }
     if slot.current_leader_epoch >= 0 {
@@ -126,6 +126,12 @@ fn read_partition(
     }
     if slot.offset == high_watermark {
         return Ok(read);
+    }
+    if !(read.log_start..high_watermark).contains(&slot.offset) {
+        return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+    }
+    if fetch.max_bytes < 0 || slot.max_bytes < 0 {
+        return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
     }
     let limit = i64::from(slot.max_bytes).min(left) as usize;
     if limit == 0 && !at_least_one {
