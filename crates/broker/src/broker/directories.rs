@@ -79,6 +79,8 @@ pub(super) fn metadata_options(config: &BrokerConfig, directories: &Directories)
         snapshot_max_interval_ms: config.metadata_log_max_snapshot_interval_ms(),
         segment_bytes: u64::try_from(config.metadata_log_segment_bytes()).unwrap_or(0),
         segment_ms: config.metadata_log_segment_ms(),
+        retention_bytes: config.metadata_max_retention_bytes(),
+        retention_ms: config.metadata_max_retention_ms(),
         ..MetadataLogOptions::new(metadata_dir, config.node_id(), directory_id, voters)
     }
 }
