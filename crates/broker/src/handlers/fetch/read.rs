@@ -43,6 +43,8 @@ impl PartitionRead {
 pub(super) struct Read {
     /// One for each slot.
     pub partitions: Vec<PartitionRead>,
+    /// [`FetchPartitions::layout`](crate::fetch_sessions::FetchPartitions::layout) of these slots.
+    pub layout: u64,
     bytes: i64,
     ends_wait: bool,
     nothing_to_wait_for: bool,
@@ -62,7 +64,13 @@ impl Read {
 /// Reads all partitions within the limits of the request.
 pub(super) fn read(fetch: &Fetch) -> Read {
     let mut partitions = fetch.partitions.lock();
-    let mut read = Read { partitions: Vec::new(), bytes: 0, ends_wait: false, nothing_to_wait_for: true };
+    let mut read = Read {
+        partitions: Vec::new(),
+        layout: partitions.layout(),
+        bytes: 0,
+        ends_wait: false,
+        nothing_to_wait_for: true,
+    };
     read.partitions.reserve(partitions.slots().len());
     let mut left = fetch.max_bytes;
     for slot in partitions.slots() {
@@ -103,7 +111,7 @@ fn read_partition(
     if fetch.replica >= 0 {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
     }
-    if !fetch.isolation_is_known() {
+    if fetch.max_bytes < 0 || slot.max_bytes < 0 || !fetch.isolation_is_known() {
         return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
     }
     if slot.current_leader_epoch >= 0 {
@@ -126,12 +134,6 @@ fn read_partition(
     }
     if slot.offset == high_watermark {
         return Ok(read);
-    }
-    if !(read.log_start..high_watermark).contains(&slot.offset) {
-        return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
-    }
-    if fetch.max_bytes < 0 || slot.max_bytes < 0 {
-        return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
     }
     let limit = i64::from(slot.max_bytes).min(left) as usize;
     if limit == 0 && !at_least_one {
