@@ -179,7 +179,7 @@ impl NewTopic {
         records: &mut Records,
         rng: &mut dyn Rng,
     ) -> CreatableTopicResult<'a> {
-        let topic_id = random_id(rng);
+        let topic_id = Uuid::random(|bytes| rng.fill(bytes));
         let result = CreatableTopicResult {
             name: topic.name.clone(),
             topic_id,
@@ -296,20 +296,6 @@ fn effective_configs(view: View<'_>, overrides: &Overrides) -> Vec<CreatableTopi
         is_sensitive: entry.sensitive,
     });
     configs.collect()
-}
-
-/// A version 4 UUID that is not reserved and whose text does not begin with a hyphen, which tools would take for a flag.
-fn random_id(rng: &mut dyn Rng) -> Uuid {
-    loop {
-        let mut bytes = [0; 16];
-        rng.fill(&mut bytes);
-        bytes[6] = bytes[6] & 0x0f | 0x40;
-        bytes[8] = bytes[8] & 0x3f | 0x80;
-        let id = Uuid::from_bytes(bytes);
-        if !id.to_string().starts_with('-') {
-            return id;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@
 use std::path::{Path, PathBuf};
 
 use milena_io::{Disk, File, FileExt, OpenMode};
-use milena_records::{Batch, BatchError, batches};
+use milena_records::{BATCH_OVERHEAD, Batch, BatchError, MAGIC, batches};
 
 use crate::error::{IoContext, QuorumError};
 
 /// How much of a segment is looked at at once, bytes. More than two of the largest batches.
 const WINDOW: usize = 32 << 20;
+/// Where a batch header has its magic.
 const MAGIC_AT: usize = 16;
-const BATCH_OVERHEAD: usize = 61;
 
 /// Where the batches of a segment stop being whole.
 struct Bad {
@@ -102,7 +102,8 @@ fn whole_batch_behind(file: &dyn File, bad: &Bad, path: &Path) -> Result<bool, Q
     let mut position = bad.position + 1;
     loop {
         let bytes = window(file, position, path)?;
-        let candidates = bytes.windows(BATCH_OVERHEAD).enumerate().filter(|(_, header)| header[MAGIC_AT] == 2);
+        let candidates =
+            bytes.windows(BATCH_OVERHEAD).enumerate().filter(|(_, header)| header[MAGIC_AT] == MAGIC.cast_unsigned());
         for (at, _) in candidates {
             let Some(Ok(batch)) = batches(&bytes[at..]).next() else { continue };
             if is_later(&batch, bad.offset) {

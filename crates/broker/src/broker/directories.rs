@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use milena_config::BrokerConfig;
-use milena_io::{Clock, Disk, RealRng};
+use milena_io::{Clock, Disk, RealRng, Rng};
 use milena_metadata::Endpoint;
 use milena_protocol::Uuid;
 pub(super) use milena_quorum::Directories;
-use milena_quorum::{DirectoryError, FormatOptions, MetadataLogOptions, QuorumMode, format, random_uuid};
+use milena_quorum::{DirectoryError, FormatOptions, MetadataLogOptions, QuorumMode, format};
 use milena_raft::VoterEndpoint;
 
 use super::{BrokerError, registration};
@@ -55,7 +55,7 @@ fn format_options(config: &BrokerConfig) -> FormatOptions {
         QuorumMode::StaticVoters
     };
     FormatOptions {
-        cluster_id: random_uuid(&mut RealRng).to_string(),
+        cluster_id: Uuid::random(|bytes| RealRng.fill(bytes)).to_string(),
         node_id: config.node_id(),
         dirs: log_dirs(config),
         metadata_dir: PathBuf::from(config.metadata_log_dir()),

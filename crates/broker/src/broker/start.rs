@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use milena_config::BrokerConfig;
-use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng};
+use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng, Rng};
 use milena_metadata::Image;
 use milena_net::{BoundServer, Server};
-use milena_quorum::{ControllerRegistration, MetadataLog, TopicDefaults, random_uuid};
+use milena_protocol::Uuid;
+use milena_quorum::{ControllerRegistration, MetadataLog, TopicDefaults};
 
 use super::directories;
 use super::{Broker, BrokerError, Report, registration};
@@ -78,7 +79,7 @@ impl Registered {
             min_insync_replicas: config.min_insync_replicas(),
             unclean_leader_election: config.unclean_leader_election_enable(),
         };
-        let incarnation_id = random_uuid(&mut RealRng);
+        let incarnation_id = Uuid::random(|bytes| RealRng.fill(bytes));
         let controller = ControllerRegistration {
             id: config.node_id(),
             incarnation_id,
