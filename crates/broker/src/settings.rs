@@ -98,7 +98,8 @@ fn log_config(config: &TopicConfig) -> LogConfig {
     }
 }
 
-/// What the network layer takes. Without `num.network.threads` there is a reactor for each core. Controller listeners are not opened: a quorum of one has nobody to talk to.
+/// What the network layer takes. Without `num.network.threads` there is a reactor for each core. Controller listeners are
+/// not opened: a quorum of one has nobody to talk to.
 pub fn net_config(config: &BrokerConfig) -> NetConfig {
     let listeners = config.broker_listeners().map(|listener| ListenerConfig {
         name: listener.name.as_str().into(),
