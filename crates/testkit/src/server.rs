@@ -161,12 +161,6 @@ impl Server {
         RawClient::connect(self.addr)
     }
 
-    /// Whether the process is still there and answers a request.
-    pub fn is_alive(&mut self) -> bool {
-        let running = self.child.as_mut().is_some_and(|c| matches!(c.try_wait(), Ok(None)));
-        running && self.answers()
-    }
-
     /// Starts a stopped or killed server again on the same folder and port, and waits until it answers.
     ///
     /// # Errors
