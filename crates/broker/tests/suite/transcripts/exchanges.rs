@@ -60,8 +60,6 @@ fn produce(stage: &Stage<'_>) -> Vec<Exchange> {
         body["topicData"][0]["topicId"] = id.into();
         body
     };
-    let mut none = request("t", stage.topic_id, 0, &[]);
-    none["topicData"][0]["partitionData"] = json!([]);
     let two = Batch::of(2, TIME).with(Codec::Lz4).build();
     let mut broken = two.clone();
     broken[30] ^= 1;
@@ -70,7 +68,6 @@ fn produce(stage: &Stage<'_>) -> Vec<Exchange> {
         ("a batch with a wrong checksum", request("t", stage.topic_id, 1, &broken)),
         ("a partition that does not exist", request("t", stage.topic_id, 9, &two)),
         ("a topic that does not exist", request("missing", UNKNOWN_ID, 0, &two)),
-        ("a topic without partitions", none),
     ]
 }
 
@@ -78,21 +75,12 @@ fn fetch(stage: &Stage<'_>) -> Vec<Exchange> {
     let at = |offset| fetch_request("t", stage.topic_id, 0, offset);
     let mut session = at(3);
     session["sessionEpoch"] = 0.into();
-    let limited = |offset: i64, most: i32| {
-        let mut body = at(offset);
-        body["topics"][0]["partitions"][0]["partitionMaxBytes"] = most.into();
-        body
-    };
     let mut no_session = at(0);
     no_session["sessionEpoch"] = (-1).into();
     vec![
         ("from the start", no_session),
         ("at the end, with a new session", session),
         ("beyond the end", at(4)),
-        ("before the start", at(-1)),
-        ("less than a batch", limited(0, 1)),
-        ("less than nothing", limited(0, -1)),
-        ("less than nothing, beyond the end", limited(4, -1)),
         ("a partition that does not exist", fetch_request("t", stage.topic_id, 9, 0)),
         ("a topic that does not exist", fetch_request("missing", UNKNOWN_ID, 0, 0)),
     ]
