@@ -1,4 +1,4 @@
-//! What a broker does on the side: checkpoints, deletion of files whose time has come. One thread, which wakes once a
+//! What a broker does on the side: checkpoints, deletion of files whose time has come, forgetting of silent producers. One thread, which wakes once a
 //! second and does what is due.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Maintenance {
     pub fn start(storage: Arc<Storage>, replicas: Arc<Replicas>, live: Arc<Live>) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let run = move || {
-            let mut work = Work { storage, replicas, live, last: [Instant::now(); 3] };
+            let mut work = Work { storage, replicas, live, last: [Instant::now(); 3], expired: Instant::now() };
             while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 work.tick();
             }
@@ -53,6 +53,8 @@ struct Work {
     live: Arc<Live>,
     /// When each kind of checkpoint was last written.
     last: [Instant; 3],
+    /// When producers were last looked through for those to forget.
+    expired: Instant,
 }
 
 impl Work {
@@ -68,6 +70,7 @@ impl Work {
             (Checkpoint::RecoveryPoint, i64::from(config.log_flush_offset_checkpoint_interval_ms())),
             (Checkpoint::LogStart, i64::from(config.log_flush_start_offset_checkpoint_interval_ms())),
         ];
+        let expiry_ms = config.producer_id_expiration_check_interval_ms();
         drop(config);
         for (at, (which, interval_ms)) in every.into_iter().enumerate() {
             let interval = Duration::from_millis(u64::try_from(interval_ms).unwrap_or(0));
@@ -75,6 +78,11 @@ impl Work {
                 self.last[at] = Instant::now();
                 self.checkpoint(which);
             }
+        }
+        if self.expired.elapsed() >= Duration::from_millis(u64::try_from(expiry_ms).unwrap_or(0)) {
+            self.expired = Instant::now();
+            let now_ms = self.storage.now_ms();
+            self.replicas.topics().partitions().for_each(|partition| partition.log().expire_producers(now_ms));
         }
     }
 

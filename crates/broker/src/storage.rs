@@ -170,6 +170,11 @@ impl Storage {
         }
     }
 
+    /// The wall clock, ms since 1970.
+    pub fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+
     /// Removes the files of deleted partitions whose time has come.
     pub fn delete_due(&self) {
         let now_ms = self.clock.now_ms();
