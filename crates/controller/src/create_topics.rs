@@ -286,11 +286,12 @@ fn assigned(view: View<'_>, topic: &CreatableTopic<'_>, rng: &mut dyn Rng) -> Re
     Ok(placed)
 }
 
+/// What the topic's configuration is. Values that were given are told as they were written, not as they are understood.
 fn effective_configs(view: View<'_>, overrides: &Overrides) -> Vec<CreatableTopicConfigs<'static>> {
     let entries = describe::topic(view.config, overrides, Options::default()).into_iter();
     let configs = entries.map(|entry| CreatableTopicConfigs {
+        value: overrides.get(&entry.name).cloned().or(entry.value).map(Cow::Owned),
         name: Cow::Owned(entry.name),
-        value: entry.value.map(Cow::Owned),
         read_only: entry.read_only,
         config_source: entry.source.code(),
         is_sensitive: entry.sensitive,
