@@ -158,6 +158,13 @@ fn format_directories(dirs: &[PathBuf]) {
     format(&disk, &options, &mut RealRng, 1_700_000_000_000).unwrap();
 }
 
+/// A line of a process's status file, in bytes.
+pub fn memory(status: &str, line: &str) -> u64 {
+    let status = std::fs::read_to_string(status).unwrap();
+    let line = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+}
+
 /// Copies a folder with everything in it.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();

@@ -9,6 +9,7 @@ mod process;
 mod readme;
 mod record_rules;
 mod restart;
+mod scale;
 mod start;
 mod topics;
 mod transcripts;
