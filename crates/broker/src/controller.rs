@@ -1,6 +1,7 @@
 //! The thread that owns the metadata log. A change of metadata is a function from the image to records and a response:
 //! the records are made durable, the image and the partitions follow them, and only then the response leaves.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -109,7 +110,7 @@ fn run(
 ) -> MetadataLog {
     while let Some(change) = queue.blocking_recv() {
         let (image, config) = (live.image.load_full(), live.config.load_full());
-        let (records, answer) = change(View { image: &image, config: &config });
+        let Some((records, answer)) = decide(change, View { image: &image, config: &config }) else { continue };
         let committed = records.is_empty() || commit(&mut log, records, publisher, clock.now_ms());
         answer(committed);
         if let Err(error) = log.maybe_snapshot(clock.now_ms()) {
@@ -117,6 +118,13 @@ fn run(
         }
     }
     log
+}
+
+/// What a change decides; `None` when it panics. It has changed nothing then, and its asker learns that there is no
+/// answer: one bad decision does not end the controller.
+fn decide(change: Change, view: View<'_>) -> Option<(Records, Answer)> {
+    let decided = catch_unwind(AssertUnwindSafe(|| change(view)));
+    decided.inspect_err(|_| tracing::error!("a decision of the controller has panicked; nothing was changed")).ok()
 }
 
 /// Makes records durable, then visible.
@@ -132,5 +140,22 @@ fn commit(log: &mut MetadataLog, records: Records, publisher: &Publisher, now_ms
             tracing::error!(%error, "the metadata log can't be written");
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use milena_config::{BrokerConfig, Settings};
+    use milena_metadata::Image;
+
+    use super::*;
+
+    #[test]
+    fn a_decision_that_panics_has_no_records_and_no_answer() {
+        let (image, config) = (Image::default(), BrokerConfig::load(&Settings::new()).unwrap());
+        let (send, receive) = oneshot::channel::<()>();
+        let change = with_answer(|_| panic!("a bad decision"), send);
+        assert!(decide(change, View { image: &image, config: &config }).is_none());
+        assert!(receive.blocking_recv().is_err());
     }
 }

@@ -70,14 +70,14 @@ pub enum SlotKey {
 pub struct FetchPartitions {
     slots: Vec<Slot>,
     by_key: FxHashMap<SlotKey, usize>,
-    layout: u64,
+    /// Counts the requests that went on with the session.
+    request: u64,
 }
 
 impl FetchPartitions {
     /// Adds a partition, or returns the one that is there.
     pub fn entry(&mut self, key: SlotKey, new: impl FnOnce() -> Slot) -> &mut Slot {
         let at = *self.by_key.entry(key).or_insert_with(|| {
-            self.layout += 1;
             self.slots.push(new());
             self.slots.len() - 1
         });
@@ -99,9 +99,15 @@ impl FetchPartitions {
         &mut self.slots
     }
 
-    /// Counts the changes of which slot stands where: what was read for the slots is theirs while this stays.
-    pub fn layout(&self) -> u64 {
-        self.layout
+    /// Notes that another request goes on with the session, and gives it its number.
+    pub fn begin_request(&mut self) -> u64 {
+        self.request += 1;
+        self.request
+    }
+
+    /// Number of the newest request. What an older one has read is not for these slots any more.
+    pub fn newest_request(&self) -> u64 {
+        self.request
     }
 
     /// Whether there are none.
@@ -111,7 +117,6 @@ impl FetchPartitions {
 
     /// Moves those for which `served` holds behind the others, so that every partition gets its turn.
     pub fn rotate(&mut self, served: impl Fn(usize) -> bool) {
-        self.layout += 1;
         let mut new_place = vec![0; self.slots.len()];
         let waiting = (0..self.slots.len()).filter(|&at| !served(at)).count();
         let (mut front, mut back) = (0, waiting);
@@ -136,7 +141,6 @@ impl FetchPartitions {
         if self.slots.len() == self.by_key.len() {
             return;
         }
-        self.layout += 1;
         let mut kept = 0;
         let new_place: Vec<usize> = self
             .slots

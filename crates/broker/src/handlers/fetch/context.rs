@@ -55,8 +55,13 @@ pub(super) enum SessionUse {
     None,
     /// Begins one with the answer.
     Begin,
-    /// Goes on with this one: only what changed is answered.
-    Incremental(i32),
+    /// Goes on with one: only what changed is answered.
+    Incremental {
+        /// The session's id.
+        id: i32,
+        /// Number of this request, see [`FetchPartitions::begin_request`].
+        request: u64,
+    },
     /// Asks for one that can't be had: nothing but this error is answered.
     Refused(ErrorCode),
 }
@@ -140,7 +145,7 @@ fn go_on(
     for slot in partitions.slots() {
         refresh(slot, by_id, topics);
     }
-    SessionUse::Incremental(request.session_id)
+    SessionUse::Incremental { id: request.session_id, request: partitions.begin_request() }
 }
 
 fn forgotten_key(topic: &ForgottenTopic<'_>, index: i32, by_id: bool) -> SlotKey {

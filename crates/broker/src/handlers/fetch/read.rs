@@ -43,8 +43,6 @@ impl PartitionRead {
 pub(super) struct Read {
     /// One for each slot.
     pub partitions: Vec<PartitionRead>,
-    /// [`FetchPartitions::layout`](crate::fetch_sessions::FetchPartitions::layout) of these slots.
-    pub layout: u64,
     bytes: i64,
     ends_wait: bool,
     nothing_to_wait_for: bool,
@@ -64,13 +62,7 @@ impl Read {
 /// Reads all partitions within the limits of the request.
 pub(super) fn read(fetch: &Fetch) -> Read {
     let mut partitions = fetch.partitions.lock();
-    let mut read = Read {
-        partitions: Vec::new(),
-        layout: partitions.layout(),
-        bytes: 0,
-        ends_wait: false,
-        nothing_to_wait_for: true,
-    };
+    let mut read = Read { partitions: Vec::new(), bytes: 0, ends_wait: false, nothing_to_wait_for: true };
     read.partitions.reserve(partitions.slots().len());
     let mut left = fetch.max_bytes;
     for slot in partitions.slots() {

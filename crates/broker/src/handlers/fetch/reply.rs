@@ -32,16 +32,18 @@ pub(super) fn answer(
     out: &mut Outgoing,
 ) -> Result<(), Refusal> {
     if let SessionUse::Refused(error) = fetch.session {
-        return refuse(fetch, error, out);
+        return refuse(fetch, 0, error, out);
     }
     let session_id = session_id(fetch, sessions);
-    let incremental = matches!(fetch.session, SessionUse::Incremental(_));
     let copied = Copied::small(&mut read.partitions);
     let mut partitions = fetch.partitions.lock();
-    if partitions.layout() != read.layout {
-        // While this request waited, another one has gone on with its session.
-        return refuse(fetch, ErrorCode::INVALID_FETCH_SESSION_EPOCH, out);
-    }
+    let incremental = match fetch.session {
+        SessionUse::Incremental { request, .. } if request != partitions.newest_request() => {
+            return refuse(fetch, session_id, ErrorCode::INVALID_FETCH_SESSION_EPOCH, out);
+        }
+        SessionUse::Incremental { .. } => true,
+        _ => false,
+    };
     let told = tell(partitions.slots(), &read.partitions, incremental);
     let response = FetchResponse {
         error_code: if fetch.isolation_is_known() { 0 } else { ErrorCode::UNKNOWN_SERVER_ERROR.0 },
@@ -60,8 +62,8 @@ pub(super) fn answer(
 }
 
 /// Answers nothing but an error.
-fn refuse(fetch: &Fetch, error: ErrorCode, out: &mut Outgoing) -> Result<(), Refusal> {
-    put(fetch, out, &FetchResponse { error_code: error.0, ..Default::default() }, Vec::new())
+fn refuse(fetch: &Fetch, session_id: i32, error: ErrorCode, out: &mut Outgoing) -> Result<(), Refusal> {
+    put(fetch, out, &FetchResponse { error_code: error.0, session_id, ..Default::default() }, Vec::new())
 }
 
 fn session_id(fetch: &Fetch, sessions: &FetchSessions) -> i32 {
@@ -70,7 +72,7 @@ fn session_id(fetch: &Fetch, sessions: &FetchSessions) -> i32 {
             let by_id = fetch.version >= FIRST_TOPIC_ID_VERSION;
             sessions.begin(&fetch.partitions, by_id, Instant::now())
         }
-        SessionUse::Incremental(id) => id,
+        SessionUse::Incremental { id, .. } => id,
         _ => 0,
     }
 }
@@ -204,9 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_whose_session_another_request_has_changed_is_refused() {
+    fn a_fetch_is_refused_when_another_request_has_gone_on_with_its_session() {
         let partitions = Arc::<Mutex<FetchPartitions>>::default();
         add(&partitions, 0);
+        let request = partitions.lock().begin_request();
         let fetch = Fetch {
             version: VERSION,
             correlation_id: 1,
@@ -216,15 +219,17 @@ mod tests {
             isolation: 0,
             replica: -1,
             partitions: Arc::clone(&partitions),
-            session: SessionUse::Incremental(1),
+            session: SessionUse::Incremental { id: 7, request },
         };
         let mut read = read::read(&fetch);
         add(&partitions, 1);
+        partitions.lock().begin_request();
         let mut out = Outgoing::new();
         answer(&fetch, &mut read, &FetchSessions::new(1, Duration::ZERO), &mut out).unwrap();
         // In front of the body: size, correlation id, no tags.
         let response = FetchResponse::decode(&mut Reader::new(&out.bytes[9..]), VERSION).unwrap();
-        assert_eq!(response.error_code, ErrorCode::INVALID_FETCH_SESSION_EPOCH.0);
+        let refused = (ErrorCode::INVALID_FETCH_SESSION_EPOCH.0, 7);
+        assert_eq!((response.error_code, response.session_id), refused);
         assert!(response.responses.is_empty());
     }
 }
