@@ -68,7 +68,7 @@ fn hello(from: i64, count: i64) -> Vec<Record> {
 }
 
 /// A new producer id; a server that has just started may not have one yet.
-fn producer_id(cx: &mut Context<'_>) -> Result<i64> {
+pub(super) fn producer_id(cx: &mut Context<'_>) -> Result<i64> {
     let body = json!({"transactionalId": null, "transactionTimeoutMs": 60000, "producerId": -1, "producerEpoch": -1});
     for _ in 0..200 {
         let given = cx.call("InitProducerId", 4, body.clone())?;
