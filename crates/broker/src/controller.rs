@@ -50,10 +50,11 @@ impl ControllerHandle {
         receive.await.map_err(|_| ControllerError::Unavailable)
     }
 
-    /// Makes a change that nobody waits for; `false` when the controller has too much to do.
-    pub fn try_change(&self, decide: impl FnOnce(View<'_>) -> Records + Send + 'static) -> bool {
+    /// Makes a change that nobody waits for, unless the controller has too much to do.
+    pub fn try_change(&self, decide: impl FnOnce(View<'_>) -> Records + Send + 'static) {
         let (send, _) = oneshot::channel();
-        self.changes.try_send(with_answer(move |view| (decide(view), ()), send)).is_ok()
+        // A change that finds no place is asked for again.
+        let _ = self.changes.try_send(with_answer(move |view| (decide(view), ()), send));
     }
 }
 

@@ -19,6 +19,9 @@ pub(super) const FIRST_TOPIC_ID_VERSION: i16 = 13;
 /// First version that gives the replica's state instead of its id.
 const FIRST_REPLICA_STATE_VERSION: i16 = 15;
 
+/// Most bytes of records in an answer, whatever is configured: its length prefix has 31 bits.
+const MOST_BYTES: i32 = 1 << 30;
+
 /// A Fetch request, independent of the bytes it came in.
 pub(super) struct Fetch {
     /// Version of the request.
@@ -86,7 +89,7 @@ pub(super) fn open(
         correlation_id: call.header.correlation_id,
         max_wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
         min_bytes: i64::from(request.min_bytes),
-        max_bytes: i64::from(request.max_bytes.min(most_bytes)),
+        max_bytes: i64::from(request.max_bytes.min(most_bytes).min(MOST_BYTES)),
         isolation: request.isolation_level,
         replica,
         partitions,
