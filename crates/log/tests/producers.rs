@@ -92,6 +92,28 @@ fn a_snapshot_stands_at_each_roll_and_at_the_end_of_a_clean_stop() {
 }
 
 #[test]
+fn a_clean_stop_makes_the_snapshot_of_a_roll_at_its_end_durable_even_after_a_crash() {
+    for seed in 0..50 {
+        for crash in [false, true] {
+            let disk = disk(seed);
+            let mut log = forty(&disk);
+            log.roll(0).unwrap();
+            if crash {
+                disk.kill_process();
+                log = open(&disk, &small(), false, 0).0;
+            }
+            log.close().unwrap();
+            // As the clean marker's writer does.
+            disk.sync_dir(dir().parent().unwrap()).unwrap();
+            disk.restart();
+            let (log, _) = open(&disk, &small(), true, 80);
+            assert_eq!((last_sequence(&log), log.log_end_offset()), (Some(79), 80));
+            assert!(snapshots(&disk).contains(&snapshot(80)), "seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn a_damaged_snapshot_is_removed_and_an_older_one_or_the_log_stands_in() {
     for clean in [true, false] {
         for damaged in [&[80][..], &[80, 50]] {

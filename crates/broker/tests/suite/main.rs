@@ -6,6 +6,7 @@ mod common;
 
 mod cases;
 mod process;
+mod producers;
 mod readme;
 mod record_rules;
 mod restart;

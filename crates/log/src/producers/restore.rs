@@ -35,7 +35,8 @@ pub(crate) struct Restored {
 /// Reads the state at the log end. Snapshots that are damaged, beyond the end, or of no use go; durably, so that none comes back when the log
 /// has grown to its offset on another way.
 ///
-/// A snapshot that the disk does not give is passed over: all that it says the log says too. Batches below the log start offset count as long as they are there. `snapshots` are the offsets of the snapshot files.
+/// A snapshot that the disk does not give is passed over: all that it says the log says too. Batches below the log start offset count as long
+/// as they are there. `snapshots` are the offsets of the snapshot files.
 pub(crate) fn restore(source: &Source<'_>, snapshots: &[i64]) -> Result<Restored> {
     if source.clean && snapshots.is_empty() {
         return Ok(Restored::default());
@@ -72,7 +73,7 @@ fn sort_out(source: &Source<'_>, snapshots: &[i64]) -> (Vec<i64>, Vec<i64>) {
     let newest = snapshots.iter().copied().filter(|offset| *offset <= source.end).max();
     let last_base = source.segments.last().map_or(i64::MAX, |last| last.base_offset);
     let (mut useful, useless): (Vec<i64>, Vec<i64>) = snapshots.iter().partition(|offset| {
-        let at_base = source.segments.iter().any(|segment| segment.base_offset == **offset);
+        let at_base = source.segments.binary_search_by_key(*offset, |segment| segment.base_offset).is_ok();
         **offset <= source.end && (at_base || (newest == Some(**offset) && **offset >= last_base))
     });
     useful.sort_unstable();
