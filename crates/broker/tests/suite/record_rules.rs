@@ -85,6 +85,8 @@ fn records_that_are_stored_with_another_codec_are_counted_anew() {
     let bytes = fetch_all(&mut client, "t", 0);
     let records = Stored::split(&bytes).unwrap()[0].records().unwrap();
     assert_eq!((&records[0]["o"], &records[1]["o"]), (&json!(0), &json!(1)));
+    assert_eq!(produce(&mut client, "same", 0, &Batch::of(1, -5).build())["errorCode"], 0);
+    assert_eq!(produce(&mut client, "t", 0, &Batch::of(1, -5).build())["errorCode"], -1);
     odd.producer_id = -7;
     assert_eq!(produce(&mut client, "t", 0, &odd.build())["errorCode"], -1);
 }

@@ -118,8 +118,6 @@ pub(super) fn accept(
     let append_time = (rules.timestamp_type == TimestampType::LogAppendTime).then_some(now);
     let rebuilt = if source == target {
         None
-    } else if batch.producer_id() < NO_PRODUCER_ID {
-        return Err(Rejection::of_batch(ErrorCode::UNKNOWN_SERVER_ERROR));
     } else {
         let target = RebuildTarget { compression: target, level: rules.level, append_time };
         Some(rebuilt(&batch, target, rules, tools)?)
@@ -165,6 +163,10 @@ fn check(
     };
     if !(keys_fit && stamps_fit) {
         refuse_offenders(batch, rules, now, decompressor)?;
+    }
+    // Kafka builds no batch with such stamps or such a producer, though it stores one that it need not build.
+    if !as_it_is && (oldest < NO_TIMESTAMP || batch.producer_id() < NO_PRODUCER_ID) {
+        return Err(Rejection::of_batch(ErrorCode::UNKNOWN_SERVER_ERROR));
     }
     Ok(newest.max(NO_TIMESTAMP))
 }
