@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use milena_broker::broker::Broker;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -25,6 +26,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (settings, config) = arguments.settings.load()?;
     let signals = Signals::listen()?;
     let data_dirs = config.log_dirs().join(", ");
+    take_open_files();
     let broker = Broker::start(config, !settings.has_file())?;
     tell(&broker, &data_dirs, began);
     let signal = signals.wait();
@@ -32,6 +34,17 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     broker.stop()?;
     println!("milena: stopped in order; the next start has nothing to recover");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Each partition and each connection holds a file open: raises the limit to what the system allows, as a JVM does.
+fn take_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some() && limit.current != limit.maximum {
+        let all = Rlimit { current: limit.maximum, ..limit };
+        if let Err(error) = setrlimit(Resource::Nofile, all) {
+            println!("milena: the limit of open files can't be raised: {error}");
+        }
+    }
 }
 
 /// Says what the start found, and that it is over.
