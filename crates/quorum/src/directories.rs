@@ -7,6 +7,8 @@ use milena_io::{Disk, Rng};
 use milena_log::{LogDirectory, LogError, MetaProperties};
 use milena_protocol::Uuid;
 
+use crate::ids::{is_reserved, random_uuid};
+
 /// Name of the file that makes a directory formatted.
 pub(crate) const FILE_NAME: &str = "meta.properties";
 
@@ -122,7 +124,7 @@ impl Directories {
             }
         }
         for (dir, properties) in unnamed {
-            let id = Uuid::random(|bytes| rng.fill(bytes));
+            let id = random_uuid(rng);
             let properties = MetaProperties { directory_id: Some(id.to_string()), ..properties };
             LogDirectory::unlocked(disk.clone(), &dir).write_meta_properties(&properties, now_ms)?;
             ids.push((dir, id));
@@ -174,7 +176,7 @@ impl Found {
                 return Err(DirectoryError::NodeId { dir: dir.clone(), stored, configured: node_id });
             }
             let Some(id) = directory_id(dir, properties)? else { continue };
-            if id.is_reserved() {
+            if is_reserved(id) {
                 return Err(DirectoryError::ReservedId { dir: dir.clone(), id });
             }
             let text = Some(id.to_string());

@@ -16,6 +16,7 @@ use crate::batches::encode_value;
 use crate::directories::{DirectoryError, Found};
 use crate::error::QuorumError;
 use crate::files;
+use crate::ids::random_uuid;
 use crate::metadata_log::METADATA_DIR;
 use crate::quorum_mode::{InitialController, QuorumMode, QuorumModeError};
 use crate::snapshot::{self, QuorumRecords, SnapshotId};
@@ -213,7 +214,7 @@ impl Bootstrap<'_> {
             }
             _ => None,
         };
-        given.unwrap_or_else(|| Uuid::random(|bytes| rng.fill(bytes)))
+        given.unwrap_or_else(|| random_uuid(rng))
     }
 
     fn quorum_records(&self, directory_id: Uuid) -> QuorumRecords {
