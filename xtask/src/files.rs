@@ -2,6 +2,7 @@
 //! partitions, and its broker starts on the directory and serves what is there.
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use milena_testkit::batch::{Batch, Codec, Stored};
@@ -57,7 +58,7 @@ fn judge(server: &mut Server, libs: &Path) -> Result<usize> {
     }
     for partition in 0..PARTITIONS {
         for file in listed(&data.join(format!("{TOPIC}-{partition}")))? {
-            if has_suffix(&file, "log") {
+            if has_suffix(&file, "log") || has_suffix(&file, "snapshot") {
                 dump(libs, &file, &["--deep-iteration"])?;
                 checked += 1;
             }
@@ -94,7 +95,7 @@ fn dump(libs: &Path, file: &Path, more: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Topics, configs, records of every codec, and enough changes for a snapshot.
+/// Topics, configs, records of every codec, an idempotent producer's, and enough changes for a snapshot.
 fn fill(server: &Server) -> Result<()> {
     let mut client = server.client()?;
     create(&mut client, TOPIC, PARTITIONS)?;
@@ -108,11 +109,22 @@ fn fill(server: &Server) -> Result<()> {
     client.call("InitProducerId", 4, &json!({"transactionalId": null, "transactionTimeoutMs": 1000}))?;
     for partition in 0..PARTITIONS {
         for codec in Codec::ALL {
-            let batch = Batch::of(10, 1_700_000_000_000 + i64::from(partition)).with(codec).build();
+            let batch = Batch::of(10, now()? + i64::from(partition)).with(codec).build();
             produce(&mut client, partition, &batch)?;
         }
+        produce(&mut client, partition, &idempotent()?)?;
     }
     Ok(())
+}
+
+/// Batches are of now: a start forgets the producers that have sent nothing for a day.
+fn now() -> Result<i64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64)
+}
+
+/// The batch of an idempotent producer.
+fn idempotent() -> Result<Vec<u8>> {
+    Ok(Batch { producer_id: 77, producer_epoch: 0, base_sequence: 0, ..Batch::of(10, now()?) }.build())
 }
 
 fn create(client: &mut RawClient, name: &str, partitions: i32) -> Result<()> {
@@ -122,14 +134,16 @@ fn create(client: &mut RawClient, name: &str, partitions: i32) -> Result<()> {
     if reply["topics"][0]["errorCode"] == 0 { Ok(()) } else { bail!("topic {name}: {reply}") }
 }
 
-fn produce(client: &mut RawClient, partition: i32, batch: &[u8]) -> Result<()> {
+/// Produces a batch; its offset.
+fn produce(client: &mut RawClient, partition: i32, batch: &[u8]) -> Result<i64> {
     let records = milena_testkit::wire::base64(batch);
     let topic = json!({"name": TOPIC, "partitionData": [{"index": partition, "records": records}]});
     let body = json!({"acks": -1, "timeoutMs": 10000, "topicData": [topic]});
     for _ in 0..200 {
         let reply = client.call("Produce", 9, &body)?;
-        match reply["responses"][0]["partitionResponses"][0]["errorCode"].as_i64() {
-            Some(0) => return Ok(()),
+        let answer = &reply["responses"][0]["partitionResponses"][0];
+        match answer["errorCode"].as_i64() {
+            Some(0) => return answer["baseOffset"].as_i64().context("no offset"),
             // The metadata may show a topic a moment before the broker leads it.
             Some(3 | 6) => std::thread::sleep(std::time::Duration::from_millis(20)),
             _ => bail!("produce: {reply}"),
@@ -138,9 +152,14 @@ fn produce(client: &mut RawClient, partition: i32, batch: &[u8]) -> Result<()> {
     bail!("partition {partition} is never led")
 }
 
-/// The records and the config of [`fill`] are all there.
+/// The records, the producers and the config of [`fill`] are all there.
 fn verify(client: &mut RawClient) -> Result<()> {
+    let codecs = Codec::ALL.len();
     for partition in 0..PARTITIONS {
+        let again = produce(client, partition, &idempotent()?)?;
+        if again != 10 * codecs as i64 {
+            bail!("partition {partition}: the duplicate was taken as new, at offset {again}");
+        }
         let question = json!([{"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}]);
         let topics = json!([{"topic": TOPIC, "partitions": question}]);
         let body = json!({"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1 << 20, "topics": topics});
@@ -151,7 +170,7 @@ fn verify(client: &mut RawClient) -> Result<()> {
         for batch in Stored::split(&bytes)? {
             count += batch.records()?.len();
         }
-        if count != 10 * Codec::ALL.len() {
+        if count != 10 * (codecs + 1) {
             bail!("partition {partition} has {count} records: {reply}");
         }
     }
