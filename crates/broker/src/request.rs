@@ -33,14 +33,19 @@ impl<'a> Header<'a> {
         let (header, body) = framing::decode_request_header(frame)?;
         let body_at = frame.len() - body.remaining();
         Ok((
-            Self::new(header.request_api_key, header.request_api_version, header.correlation_id, header.client_id),
+            Self::new(
+                ApiKey(header.request_api_key),
+                header.request_api_version,
+                header.correlation_id,
+                header.client_id,
+            ),
             body_at,
         ))
     }
 
     /// A header with these fields.
-    pub fn new(key: i16, version: i16, correlation_id: i32, client_id: Option<Cow<'a, str>>) -> Self {
-        Self { key: ApiKey(key), version, correlation_id, client_id }
+    pub fn new(key: ApiKey, version: i16, correlation_id: i32, client_id: Option<Cow<'a, str>>) -> Self {
+        Self { key, version, correlation_id, client_id }
     }
 }
 

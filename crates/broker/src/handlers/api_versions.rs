@@ -43,7 +43,7 @@ pub fn unsupported(call: &Call<'_>, out: &mut Outgoing) -> Result<(), Refusal> {
         api_keys: vec![advertised(&API)],
         ..Default::default()
     };
-    let header = Header::new(call.header.key.0, 0, call.header.correlation_id, None);
+    let header = Header::new(call.header.key, 0, call.header.correlation_id, None);
     answer(&header, out, &response)?;
     Ok(())
 }

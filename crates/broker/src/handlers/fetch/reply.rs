@@ -164,7 +164,7 @@ fn partition<'r>(fetch: &Fetch, slot: &Slot, read: &PartitionRead, records: Reco
 
 /// Writes the answer, with file ranges in the gaps that the response leaves.
 fn put(fetch: &Fetch, out: &mut Outgoing, response: &FetchResponse<'_>, large: Vec<&Slice>) -> Result<(), Refusal> {
-    let header = Header::new(ApiKey::FETCH.0, fetch.version, fetch.correlation_id, None);
+    let header = Header::new(ApiKey::FETCH, fetch.version, fetch.correlation_id, None);
     let gaps = put_answer(&header, out, response)?;
     for (gap, slice) in gaps.iter().zip(large) {
         let file = slice.file.os_file().expect("a broker's log is in files");

@@ -4,13 +4,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use milena_controller::is_internal;
 use milena_protocol::messages::produce_request::{ProduceRequest, TopicProduceData};
 use milena_protocol::{ErrorCode, Message, Reader, Records};
 use milena_records::{Batch, BatchError, Compression, batches};
 
 use super::plan::{Part, Plan, Request, Topic, TopicName};
 use crate::partition::Partition;
-use crate::replicas::{Topics, is_internal};
+use crate::replicas::Topics;
 use crate::request::{Header, Refusal};
 
 /// First version that may carry zstd.
@@ -51,10 +52,6 @@ fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &
     let unknown = if by_id { ErrorCode::UNKNOWN_TOPIC_ID } else { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION };
     let start = plan.parts.len();
     for data in &topic.partition_data {
-        let bytes = match &data.records {
-            Some(Records::Bytes(bytes)) => *bytes,
-            _ => &[][..],
-        };
         let partition = found.and_then(|topic| topic.partition(data.index)).cloned();
         let error = match (found, &partition) {
             (None, _) => unknown,
@@ -63,7 +60,7 @@ fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &
         };
         plan.parts.push(Part {
             frame: plan.requests.len(),
-            batch: range_in(frame, bytes),
+            batch: place_in(frame, data.records.as_ref()),
             index: data.index,
             partition,
             error,
@@ -82,13 +79,9 @@ fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &
     Topic { name, id: topic.topic_id, parts: start..plan.parts.len() }
 }
 
-/// Where `part`, a piece of `whole`, stands in it. Null records are no piece of it, and empty ones may stand anywhere.
-fn range_in(whole: &[u8], part: &[u8]) -> Range<usize> {
-    if part.is_empty() {
-        return 0..0;
-    }
-    let start = part.as_ptr() as usize - whole.as_ptr() as usize;
-    start..start + part.len()
+/// Where a partition's records stand in the frame; null and empty ones stand nowhere.
+fn place_in(frame: &[u8], records: Option<&Records<'_>>) -> Range<usize> {
+    records.filter(|records| !records.is_empty()).and_then(|records| records.range_in(frame)).unwrap_or(0..0)
 }
 
 /// Kafka looks at the first header of every partition to see whether it is transactional; one that can't be read fails

@@ -33,7 +33,7 @@ pub(super) fn answer(request: &Request, parts: &[Part], replies: &mut Replies<'_
     }
     let responses = request.topics.iter().map(|topic| topic_response(topic, parts, request.version)).collect();
     let response = ProduceResponse { responses, ..Default::default() };
-    let header = Header::new(ApiKey::PRODUCE.0, request.version, request.correlation_id, None);
+    let header = Header::new(ApiKey::PRODUCE, request.version, request.correlation_id, None);
     replies.try_ready(|out| put_answer(&header, out, &response))?;
     Ok(())
 }
