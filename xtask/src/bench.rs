@@ -84,13 +84,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut running = Vec::new();
     for name in args.servers.split(',') {
         let dir = root.join(name);
-        let options = |kind| Options::new(kind).dir(&dir).cpu(args.server_cpu);
+        let options = |kind| Options::new(kind).dir(&dir).cpu(args.server_cpu).production(1024, JVM);
         running.push((
             name,
             match name {
                 "kafka" => {
                     let kind = Kind::Kafka(oracle::ensure_jars()?);
-                    Running::Server(options(kind).full_jvm(1024, JVM).start()?)
+                    Running::Server(options(kind).start()?)
                 }
                 "milena" => Running::Server(options(Kind::Milena(build(&repository, "milena")?)).start()?),
                 "floor" => floor(&kbench, &dir, args.server_cpu)?,

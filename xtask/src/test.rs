@@ -48,6 +48,8 @@ const STEPS: &[Step] = &[
     Step { name: "cases", run: steps::cases },
     Step { name: "requests", run: steps::requests },
     Step { name: "oracle", run: steps::oracle },
+    Step { name: "answers", run: steps::answers },
+    Step { name: "hostile", run: steps::hostile },
     Step { name: "compat", run: steps::compat },
     Step { name: "files", run: steps::files },
 ];

@@ -1,6 +1,6 @@
 //! The repository's own rules: lengths of functions and files, edges between crates, words that must not be there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -194,21 +194,41 @@ fn no_forbidden_words() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-#[test]
-fn each_dependency_has_its_reason() {
-    let told = fs::read_to_string(root().join("docs/dependencies.md")).expect("docs/dependencies.md");
-    let reasons = told.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
-    let reasons: Vec<_> = reasons.flat_map(|(names, _)| names.split(", ")).collect();
-    let mut missing = Vec::new();
-    for (member, manifest) in members() {
+/// The crates from elsewhere that some member names.
+fn used_dependencies() -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    for manifest in members().into_values().chain([table("fuzz/Cargo.toml")]) {
         for section in ["dependencies", "build-dependencies", "dev-dependencies"] {
             let Some(section) = manifest.get(section).and_then(|s| s.as_table()) else { continue };
-            for name in section.keys().filter(|name| !name.starts_with("milena-")) {
-                if !reasons.contains(&name.as_str()) {
-                    missing.push(format!("docs/dependencies.md has no reason for {name}, which {member} uses"));
-                }
-            }
+            used.extend(section.keys().filter(|name| !name.starts_with("milena-")).cloned());
         }
     }
-    assert!(missing.is_empty(), "{}", missing.join("\n"));
+    used
+}
+
+#[test]
+fn each_dependency_is_used_and_has_one_reason() {
+    let told = fs::read_to_string(root().join("docs/dependencies.md")).expect("docs/dependencies.md");
+    let rows = told.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    let reasons = rows.filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
+    let mut reasons: Vec<String> =
+        reasons.flat_map(|(names, _)| names.split(", ").map(str::to_owned).collect::<Vec<_>>()).collect();
+    reasons.sort();
+    assert_eq!(reasons, Vec::from_iter(used_dependencies()), "docs/dependencies.md, and what the manifests name");
+    let workspace = table("Cargo.toml");
+    let offered = workspace["workspace"]["dependencies"].as_table().expect("the workspace has dependencies");
+    let used = used_dependencies();
+    let unused: Vec<_> = offered.keys().filter(|name| !name.starts_with("milena-") && !used.contains(*name)).collect();
+    assert!(unused.is_empty(), "no member uses {unused:?}");
+}
+
+#[test]
+fn the_architecture_page_names_files_that_exist() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let quoted = page.split('`').skip(1).step_by(2);
+    let is_file = |text: &&str| text.contains('/') && text.ends_with(".rs") && !text.contains(['<', '*']);
+    let handlers = root().join("crates/broker/src/handlers");
+    let missing = |text: &&str| !root().join("crates").join(text).exists() && !handlers.join(text).exists();
+    let missing: Vec<_> = quoted.filter(is_file).filter(missing).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names {missing:?}");
 }

@@ -1,6 +1,7 @@
 //! The thread that owns the metadata log. A change of metadata is a function from the image to records and a response:
 //! the records are made durable, the image and the partitions follow them, and only then the response leaves.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -19,12 +20,9 @@ const QUEUE: usize = 1000;
 /// Why a change was not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ControllerError {
-    /// The metadata log can't be written.
-    #[error("the metadata log can't be written")]
-    Storage,
-    /// The broker is stopping.
-    #[error("the broker is stopping")]
-    Stopping,
+    /// The metadata log failed or the broker is stopping.
+    #[error("the controller is not available")]
+    Unavailable,
 }
 
 type Change = Box<dyn FnOnce(View<'_>) -> (Records, Answer) + Send>;
@@ -41,33 +39,36 @@ impl ControllerHandle {
     /// are durable and the image has them.
     ///
     /// # Errors
-    /// [`ControllerError`]; then nothing was changed.
+    /// [`ControllerError::Unavailable`] when the records could not be made durable.
     pub async fn change<R: Send + 'static>(
         &self,
         decide: impl FnOnce(View<'_>) -> (Records, R) + Send + 'static,
     ) -> Result<R, ControllerError> {
         let (send, receive) = oneshot::channel();
         let change = with_answer(decide, send);
-        self.changes.send(change).await.map_err(|_| ControllerError::Stopping)?;
-        receive.await.unwrap_or(Err(ControllerError::Stopping))
+        self.changes.send(change).await.map_err(|_| ControllerError::Unavailable)?;
+        receive.await.map_err(|_| ControllerError::Unavailable)
     }
 
-    /// Makes a change that nobody waits for; `false` when the controller has too much to do.
-    pub fn try_change(&self, decide: impl FnOnce(View<'_>) -> Records + Send + 'static) -> bool {
+    /// Makes a change that nobody waits for, unless the controller has too much to do.
+    pub fn try_change(&self, decide: impl FnOnce(View<'_>) -> Records + Send + 'static) {
         let (send, _) = oneshot::channel();
-        self.changes.try_send(with_answer(move |view| (decide(view), ()), send)).is_ok()
+        // A change that finds no place is asked for again.
+        let _ = self.changes.try_send(with_answer(move |view| (decide(view), ()), send));
     }
 }
 
 fn with_answer<R: Send + 'static>(
     decide: impl FnOnce(View<'_>) -> (Records, R) + Send + 'static,
-    send: oneshot::Sender<Result<R, ControllerError>>,
+    send: oneshot::Sender<R>,
 ) -> Change {
     Box::new(move |view| {
         let (records, response) = decide(view);
-        let answer = move |committed: bool| {
-            // The asker may have gone away with its connection.
-            let _ = send.send(committed.then_some(response).ok_or(ControllerError::Storage));
+        let answer = move |committed| {
+            if committed {
+                // The asker may have gone away with its connection.
+                let _ = send.send(response);
+            }
         };
         (records, Box::new(answer) as Answer)
     })
@@ -110,15 +111,21 @@ fn run(
 ) -> MetadataLog {
     while let Some(change) = queue.blocking_recv() {
         let (image, config) = (live.image.load_full(), live.config.load_full());
-        let (records, answer) = change(View { image: &image, config: &config });
+        let Some((records, answer)) = decide(change, View { image: &image, config: &config }) else { continue };
         let committed = records.is_empty() || commit(&mut log, records, publisher, clock.now_ms());
         answer(committed);
-        publisher.make_missing();
         if let Err(error) = log.maybe_snapshot(clock.now_ms()) {
             tracing::error!(%error, "no snapshot of the metadata could be written");
         }
     }
     log
+}
+
+/// What a change decides; `None` when it panics. It has changed nothing then, and its asker learns that there is no
+/// answer: one bad decision does not end the controller.
+fn decide(change: Change, view: View<'_>) -> Option<(Records, Answer)> {
+    let decided = catch_unwind(AssertUnwindSafe(|| change(view)));
+    decided.inspect_err(|_| tracing::error!("a decision of the controller has panicked; nothing was changed")).ok()
 }
 
 /// Makes records durable, then visible.
@@ -134,5 +141,22 @@ fn commit(log: &mut MetadataLog, records: Records, publisher: &Publisher, now_ms
             tracing::error!(%error, "the metadata log can't be written");
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use milena_config::{BrokerConfig, Settings};
+    use milena_metadata::Image;
+
+    use super::*;
+
+    #[test]
+    fn a_decision_that_panics_has_no_records_and_no_answer() {
+        let (image, config) = (Image::default(), BrokerConfig::load(&Settings::new()).unwrap());
+        let (send, receive) = oneshot::channel::<()>();
+        let change = with_answer(|_| panic!("a bad decision"), send);
+        assert!(decide(change, View { image: &image, config: &config }).is_none());
+        assert!(receive.blocking_recv().is_err());
     }
 }

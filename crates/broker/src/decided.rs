@@ -1,16 +1,10 @@
 //! Requests that the controller decides. The request is decoded and the response encoded on the controller's thread, so
 //! that nothing of either is copied; the response leaves when the records are durable and the partitions follow them.
-//! When they can't be made durable, everything that was asked for is refused.
-
-use std::sync::Arc;
 
 use milena_controller::{Records, View};
-use milena_net::{LocalBoxFuture, Outgoing, Reply};
-use milena_protocol::ErrorCode;
+use milena_net::{Outgoing, Reply};
 
-use crate::controller::ControllerError;
-use crate::dispatch::frame;
-use crate::ports::Ports;
+use crate::controller::ControllerHandle;
 use crate::request::{Call, OwnedRequest, Refusal};
 
 /// Decides one request: puts the response onto the buffer and returns the records that it promises.
@@ -19,36 +13,19 @@ use crate::request::{Call, OwnedRequest, Refusal};
 /// When the bytes are not such a request or the response can't be said; then no record is written.
 pub type Decide = fn(&Call<'_>, View<'_>, &mut Outgoing) -> Result<Records, Refusal>;
 
-/// Answers one request with an error for each thing that it asks for.
+/// Has a request decided and answers it.
 ///
 /// # Errors
-/// As for [`Decide`].
-pub type Refuse = fn(&Call<'_>, ErrorCode, &mut Outgoing) -> Result<(), Refusal>;
-
-/// Has a request decided and answers it.
-pub fn answer(
-    request: OwnedRequest,
-    ports: &Ports,
-    decide: Decide,
-    refuse: Refuse,
-) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
-    let controller = ports.controller.clone();
-    let request = Arc::new(request);
-    Box::pin(async move {
-        let decided = Arc::clone(&request);
-        let change = move |view: View<'_>| {
-            let mut out = Outgoing::new();
-            match decide(&decided.call(), view, &mut out) {
-                Ok(records) => (records, Ok(out)),
-                Err(refusal) => (Vec::new(), Err(refusal)),
-            }
-        };
-        match controller.change(change).await {
-            Ok(decided) => decided.map(Reply::frame),
-            Err(ControllerError::Storage) => frame(|out| refuse(&request.call(), ErrorCode::KAFKA_STORAGE_ERROR, out)),
-            Err(ControllerError::Stopping) => Err(Refusal::Stopping),
+/// Those of `decide`; [`Refusal::Controller`] when the records could not be made durable.
+pub async fn answer(request: OwnedRequest, controller: ControllerHandle, decide: Decide) -> Result<Reply, Refusal> {
+    let change = move |view: View<'_>| {
+        let mut out = Outgoing::new();
+        match decide(&request.call(), view, &mut out) {
+            Ok(records) => (records, Ok(out)),
+            Err(refusal) => (Vec::new(), Err(refusal)),
         }
-    })
+    };
+    controller.change(change).await?.map(Reply::frame)
 }
 
 #[cfg(test)]

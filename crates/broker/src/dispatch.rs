@@ -5,6 +5,7 @@ use std::sync::Arc;
 use milena_net::{Frames, Outgoing, Peer as NetPeer, Pipelining, Replies, Reply, Service};
 use milena_protocol::ApiKey;
 
+use crate::decided;
 use crate::handlers::{api_versions, fetch, produce};
 use crate::ports::Ports;
 use crate::registry::{self, Api, Handler};
@@ -39,11 +40,14 @@ impl Dispatch {
             Handler::Now(handle) => replies.try_ready(|out| handle(&call, &self.ports, out)),
             Handler::Fetch => fetch::serve(&call, &self.ports, replies),
             Handler::Produce => self.produce(&mut [frame], replies),
+            Handler::Decided(decide) => {
+                let request = OwnedRequest::new(frame, body_at, peer);
+                later(decided::answer(request, self.ports.controller.clone(), decide), replies);
+                Ok(())
+            }
             Handler::Later(handle) => {
                 let request = OwnedRequest::new(frame, body_at, peer);
-                let answer = handle(request, Arc::clone(&self.ports));
-                let reply = async move { answer.await.unwrap_or_else(|refusal| Reply::close(refusal.to_string())) };
-                replies.later(Box::pin(reply), Pipelining::Hold);
+                later(handle(request, Arc::clone(&self.ports)), replies);
                 Ok(())
             }
         }
@@ -65,6 +69,12 @@ impl Dispatch {
     fn produce(&self, frames: &mut [&mut [u8]], replies: &mut Replies<'_>) -> Result<(), Refusal> {
         produce::serve(frames, &self.ports.replicas.topics(), self.ports.clock.now_ms(), replies)
     }
+}
+
+/// Answers when `answer` is there; later requests of the connection wait.
+fn later(answer: impl Future<Output = Result<Reply, Refusal>> + 'static, replies: &mut Replies<'_>) {
+    let reply = async move { answer.await.unwrap_or_else(|refusal| Reply::close(refusal.to_string())) };
+    replies.later(Box::pin(reply), Pipelining::Hold);
 }
 
 /// The API that serves a request.

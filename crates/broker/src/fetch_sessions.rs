@@ -70,6 +70,8 @@ pub enum SlotKey {
 pub struct FetchPartitions {
     slots: Vec<Slot>,
     by_key: FxHashMap<SlotKey, usize>,
+    /// Counts the requests that went on with the session.
+    request: u64,
 }
 
 impl FetchPartitions {
@@ -95,6 +97,17 @@ impl FetchPartitions {
     /// All of them.
     pub fn slots(&mut self) -> &mut [Slot] {
         &mut self.slots
+    }
+
+    /// Notes that another request goes on with the session, and gives it its number.
+    pub fn begin_request(&mut self) -> u64 {
+        self.request += 1;
+        self.request
+    }
+
+    /// Number of the newest request. What an older one has read is not for these slots any more.
+    pub fn newest_request(&self) -> u64 {
+        self.request
     }
 
     /// Whether there are none.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use milena_log::{Checkpoint, EpochEnd, Log, LogError, Slice};
+use milena_log::{Appended, Checkpoint, EpochEnd, Log, LogError, Slice};
 use milena_protocol::{ErrorCode, Uuid};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -36,7 +36,6 @@ pub struct Partition {
     log_start: AtomicI64,
     settings: ArcSwap<PartitionSettings>,
     retired: AtomicBool,
-    failing: AtomicBool,
     waiters: Waiters,
 }
 
@@ -64,7 +63,6 @@ impl Partition {
             log_start: AtomicI64::new(log.log_start_offset()),
             settings: ArcSwap::new(settings),
             retired: AtomicBool::new(false),
-            failing: AtomicBool::new(false),
             waiters: Waiters::default(),
             log: Mutex::new(log),
         })
@@ -85,32 +83,22 @@ impl Partition {
     }
 
     /// Appends whole batches, gives them their offsets in the buffers, and wakes who waits for records. The only replica
-    /// is this one, so the high watermark follows at once.
+    /// is this one, so the high watermark follows at once. What an idempotent producer may not write is left out.
     ///
     /// # Errors
     /// When the log can't take them; then none of them is there.
-    pub fn append_as_leader(&self, batches: &mut [&mut [u8]], now_ms: i64) -> Result<(), LogError> {
-        {
+    pub fn append_as_leader(&self, batches: &mut [&mut [u8]], now_ms: i64) -> Result<Appended, LogError> {
+        let appended = {
             let mut log = self.log.lock();
             if self.is_retired() {
                 return Err(LogError::Poisoned { dir: log.dir().to_owned() });
             }
-            let appended = log.append(batches, self.leader_epoch(), now_ms).inspect_err(|error| self.failed(error))?;
+            let appended = log.append(batches, self.leader_epoch(), now_ms)?;
             self.high_watermark.store(appended.last_offset + 1, Ordering::Release);
-        }
-        if self.failing.load(Ordering::Relaxed) {
-            self.failing.store(false, Ordering::Relaxed);
-            tracing::info!(partition = %self, "appends succeed again");
-        }
+            appended
+        };
         self.waiters.wake();
-        Ok(())
-    }
-
-    /// Tells of the first of consecutive failures only: a full disk fails every request, and its log may be on it.
-    fn failed(&self, error: &LogError) {
-        if !self.failing.swap(true, Ordering::Relaxed) {
-            tracing::error!(partition = %self, %error, "appends fail");
-        }
+        Ok(appended)
     }
 
     /// Where records from `offset` on are, as far as consumers may see them; `None` when there are none.

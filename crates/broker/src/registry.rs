@@ -9,6 +9,7 @@ use std::sync::Arc;
 use milena_net::{LocalBoxFuture, Outgoing, Reply};
 use milena_protocol::ApiKey;
 
+use crate::decided::Decide;
 use crate::handlers;
 use crate::ports::Ports;
 use crate::request::{Call, OwnedRequest, Refusal};
@@ -31,7 +32,9 @@ pub struct Api {
 pub enum Handler {
     /// Answers at once from memory, reading the frame where it was received.
     Now(fn(&Call<'_>, &Ports, &mut Outgoing) -> Result<(), Refusal>),
-    /// Waits for something, mostly the controller: owns a copy of the frame; later requests of the connection wait.
+    /// Decided by the controller, and answered when its records are durable; later requests of the connection wait.
+    Decided(Decide),
+    /// Waits for something: owns a copy of the frame; later requests of the connection wait.
     Later(fn(OwnedRequest, Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>>),
     /// Consecutive Produce requests of one wake-up, taken together.
     Produce,
@@ -47,6 +50,11 @@ impl Api {
         handle: fn(&Call<'_>, &Ports, &mut Outgoing) -> Result<(), Refusal>,
     ) -> Self {
         Self::new(key, versions, Handler::Now(handle))
+    }
+
+    /// An API that the controller decides.
+    pub const fn decided(key: ApiKey, versions: RangeInclusive<i16>, decide: Decide) -> Self {
+        Self::new(key, versions, Handler::Decided(decide))
     }
 
     /// An API that waits.

@@ -3,18 +3,11 @@
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+pub use milena_controller::is_internal;
 use milena_protocol::Uuid;
 use rustc_hash::FxHashMap;
 
 use crate::partition::{Partition, TopicIdentity};
-
-/// Topics that only the broker itself writes.
-const INTERNAL: [&str; 3] = ["__consumer_offsets", "__transaction_state", "__share_group_state"];
-
-/// Whether a topic is one of Kafka's own.
-pub fn is_internal(topic: &str) -> bool {
-    INTERNAL.contains(&topic)
-}
 
 /// A topic with partitions here.
 pub struct HostedTopic {

@@ -9,6 +9,7 @@ use milena_protocol::{
     ApiKey, DecodeError, EncodeError, Gap, Message, Reader, Writer, framing, response_header_version,
 };
 
+use crate::controller::ControllerError;
 use crate::session::Peer;
 
 /// What a request says about itself.
@@ -138,7 +139,7 @@ pub enum Refusal {
     /// A Produce request with acks=0 failed; closing is the only way to say so.
     #[error("a produce request with acks=0 failed: {0}")]
     SilentFailure(&'static str),
-    /// The broker is stopping.
-    #[error("the broker is stopping")]
-    Stopping,
+    /// What was decided can't be promised.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
 }

@@ -55,7 +55,7 @@ impl PartitionSettings {
         let overrides = image.configs().topic(topic).map_or(&NONE, |overrides| overrides);
         let config = TopicConfig::new(broker, overrides);
         Arc::new(Self {
-            log: Arc::new(log_config(&config)),
+            log: Arc::new(log_config(broker, &config)),
             file_delete_delay_ms: config.file_delete_delay_ms,
             records: record_rules(broker, &config),
         })
@@ -87,7 +87,7 @@ fn record_rules(broker: &BrokerConfig, config: &TopicConfig) -> RecordRules {
     }
 }
 
-fn log_config(config: &TopicConfig) -> LogConfig {
+fn log_config(broker: &BrokerConfig, config: &TopicConfig) -> LogConfig {
     LogConfig {
         segment_bytes: u64::try_from(config.segment_bytes).unwrap_or(0),
         segment_ms: config.segment_ms,
@@ -95,10 +95,12 @@ fn log_config(config: &TopicConfig) -> LogConfig {
         segment_index_bytes: u64::try_from(config.segment_index_bytes).unwrap_or(0),
         index_interval_bytes: u64::try_from(config.index_interval_bytes).unwrap_or(0),
         compact: config.cleanup_policy.compact,
+        producer_id_expiration_ms: broker.producer_id_expiration_ms().into(),
     }
 }
 
-/// What the network layer takes. Without `num.network.threads` there is a reactor for each core. Controller listeners are not opened: a quorum of one has nobody to talk to.
+/// What the network layer takes. Without `num.network.threads` there is a reactor for each core. Controller listeners are
+/// not opened: a quorum of one has nobody to talk to.
 pub fn net_config(config: &BrokerConfig) -> NetConfig {
     let listeners = config.broker_listeners().map(|listener| ListenerConfig {
         name: listener.name.as_str().into(),

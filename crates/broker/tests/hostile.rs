@@ -50,7 +50,5 @@ impl Drop for Alone {
 
 /// A line of this process's status, in bytes: `VmRSS` is what it has in memory, `VmHWM` the most it ever had.
 fn memory(line: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+    common::memory("/proc/self/status", line)
 }

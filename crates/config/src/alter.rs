@@ -103,50 +103,6 @@ pub struct Change {
     pub value: Option<String>,
 }
 
-/// Checks the name of a resource that is to be altered.
-///
-/// # Errors
-/// INVALID_REQUEST with Kafka's message.
-pub fn check_resource_name(kind: Resource, name: &str) -> Result<(), AlterError> {
-    let refuse = |message: &str| Err(AlterError::InvalidRequest(message.to_owned()));
-    match kind {
-        Resource::Topic if name.is_empty() => refuse("Default topic resources are not allowed."),
-        Resource::Group if name.is_empty() => refuse("Default group resources are not allowed."),
-        Resource::ClientMetrics if name.is_empty() => refuse("Subscription name can't be empty"),
-        Resource::Broker if !name.is_empty() => match name.parse::<i32>() {
-            Ok(id) if id < 0 => refuse("Invalid negative broker ID."),
-            Ok(_) => Ok(()),
-            Err(_) => refuse("Unable to parse broker name as a base 10 number."),
-        },
-        _ => Ok(()),
-    }
-}
-
-/// Checks that a broker's resource in an alteration is the node that was asked, or the default of all.
-///
-/// # Errors
-/// INVALID_REQUEST with Kafka's message.
-pub fn check_broker_is(node_id: i32, name: &str) -> Result<(), AlterError> {
-    if name.is_empty() || name.parse() == Ok(node_id) {
-        return Ok(());
-    }
-    Err(AlterError::InvalidRequest(match name.parse::<i32>() {
-        Ok(_) => format!("Unexpected broker id, expected {node_id}, but received {name}"),
-        Err(_) => format!("Node id must be an integer, but it is: {name}"),
-    }))
-}
-
-/// The whole new configuration that an AlterConfigs request names.
-///
-/// # Errors
-/// INVALID_REQUEST for a repeated key or a missing value.
-pub fn collect<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Result<Overrides, AlterError> {
-    let set = |(name, value)| Edit { name, operation: Operation::Set, value };
-    let edits: Vec<Edit<'_>> = pairs.into_iter().map(set).collect();
-    check_shape(&edits)?;
-    Ok(edits.iter().map(|e| (e.name.to_owned(), e.value.unwrap_or_default().to_owned())).collect())
-}
-
 /// The changes that `edits` make to a resource with the overrides `existing`.
 ///
 /// An edit that changes nothing makes no change, except for brokers, which read files again at every record.
@@ -270,24 +226,13 @@ mod tests {
 
     #[test]
     fn repeated_keys_and_missing_values_are_refused() {
-        assert_eq!(
-            collect([("a", Some("1")), ("a", Some("2"))]).unwrap_err().to_string(),
-            "Error due to duplicate config keys"
-        );
-        let error = collect([("a", None), ("b", Some("2")), ("c", None)]).unwrap_err();
+        let check = |pairs: &[(&str, Option<&str>)]| {
+            let edit = |&(name, value): &_| Edit { name, operation: Operation::Set, value };
+            check_shape(&pairs.iter().map(edit).collect::<Vec<_>>()).unwrap_err()
+        };
+        let error = check(&[("a", Some("1")), ("a", Some("2"))]);
+        assert_eq!(error.to_string(), "Error due to duplicate config keys");
+        let error = check(&[("a", None), ("b", Some("2")), ("c", None)]);
         assert_eq!((error.code(), error.to_string().as_str()), (42, "Null value not supported for : a, c"));
-    }
-
-    #[test]
-    fn resource_names_are_checked() {
-        assert_eq!(check_resource_name(Resource::Broker, ""), Ok(()));
-        for (kind, name) in [(Resource::Topic, ""), (Resource::Group, ""), (Resource::Broker, "x")] {
-            assert_eq!(check_resource_name(kind, name).unwrap_err().code(), 42);
-        }
-        assert_eq!(check_broker_is(1, "1"), Ok(()));
-        assert_eq!(
-            check_broker_is(1, "77").unwrap_err().to_string(),
-            "Unexpected broker id, expected 1, but received 77"
-        );
     }
 }

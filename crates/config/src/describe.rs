@@ -6,7 +6,6 @@ use crate::broker::BrokerConfig;
 use crate::definition::{self, Definition, UpdateMode};
 use crate::documentation;
 use crate::dynamic;
-use crate::error::AlterError;
 use crate::group;
 use crate::topic::TopicConfig;
 
@@ -98,20 +97,6 @@ impl Options<'_> {
     fn documentation(&self, definition: Option<&Definition>) -> Option<String> {
         definition.filter(|_| self.documentation).map(documentation::line)
     }
-}
-
-/// Checks that a broker's resource is the node that was asked, or the default of all.
-///
-/// # Errors
-/// INVALID_REQUEST with Kafka's message.
-pub fn check_broker_is(node_id: i32, name: &str) -> Result<(), AlterError> {
-    if name.is_empty() || name.parse() == Ok(node_id) {
-        return Ok(());
-    }
-    Err(AlterError::InvalidRequest(match name.parse::<i32>() {
-        Ok(_) => format!("Unexpected broker id, expected {node_id} or empty string, but received {name}"),
-        Err(_) => format!("Broker id must be an integer, but it is: {name}"),
-    }))
 }
 
 /// A topic with `overrides`.

@@ -179,7 +179,7 @@ impl NewTopic {
         records: &mut Records,
         rng: &mut dyn Rng,
     ) -> CreatableTopicResult<'a> {
-        let topic_id = random_id(rng);
+        let topic_id = Uuid::random(|bytes| rng.fill(bytes));
         let result = CreatableTopicResult {
             name: topic.name.clone(),
             topic_id,
@@ -286,30 +286,17 @@ fn assigned(view: View<'_>, topic: &CreatableTopic<'_>, rng: &mut dyn Rng) -> Re
     Ok(placed)
 }
 
+/// What the topic's configuration is. Values that were given are told as they were written, not as they are understood.
 fn effective_configs(view: View<'_>, overrides: &Overrides) -> Vec<CreatableTopicConfigs<'static>> {
     let entries = describe::topic(view.config, overrides, Options::default()).into_iter();
     let configs = entries.map(|entry| CreatableTopicConfigs {
+        value: overrides.get(&entry.name).cloned().or(entry.value).map(Cow::Owned),
         name: Cow::Owned(entry.name),
-        value: entry.value.map(Cow::Owned),
         read_only: entry.read_only,
         config_source: entry.source.code(),
         is_sensitive: entry.sensitive,
     });
     configs.collect()
-}
-
-/// A version 4 UUID that is not reserved and whose text does not begin with a hyphen, which tools would take for a flag.
-fn random_id(rng: &mut dyn Rng) -> Uuid {
-    loop {
-        let mut bytes = [0; 16];
-        rng.fill(&mut bytes);
-        bytes[6] = bytes[6] & 0x0f | 0x40;
-        bytes[8] = bytes[8] & 0x3f | 0x80;
-        let id = Uuid::from_bytes(bytes);
-        if !id.to_string().starts_with('-') {
-            return id;
-        }
-    }
 }
 
 #[cfg(test)]

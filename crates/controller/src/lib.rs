@@ -32,6 +32,7 @@ pub use create_partitions::create_partitions;
 pub use create_topics::create_topics;
 pub use delete_topics::delete_topics;
 pub use error::ApiError;
+pub use limits::MAX_RECORDS;
 pub use name::validate_topic_name;
 pub use producer_ids::{PRODUCER_ID_BLOCK, ProducerIdBlock, allocate_producer_ids};
 pub use view::{Records, View};

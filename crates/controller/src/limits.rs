@@ -5,7 +5,7 @@ use milena_protocol::{ErrorCode, MetadataRecord};
 use crate::error::ApiError;
 
 /// Most records that one request may make, since they are committed together.
-pub(crate) const MAX_RECORDS: usize = 10_000;
+pub const MAX_RECORDS: usize = 10_000;
 
 /// # Errors
 /// POLICY_VIOLATION for the whole request when there are too many records.

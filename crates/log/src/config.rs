@@ -15,6 +15,8 @@ pub struct LogConfig {
     pub index_interval_bytes: u64,
     /// `cleanup.policy` contains `compact`: offsets may be missing between batches.
     pub compact: bool,
+    /// `producer.id.expiration.ms`: a producer that has written nothing for this long may be forgotten, ms.
+    pub producer_id_expiration_ms: i64,
 }
 
 impl Default for LogConfig {
@@ -27,6 +29,7 @@ impl Default for LogConfig {
             segment_index_bytes: 10 << 20,
             index_interval_bytes: 4096,
             compact: false,
+            producer_id_expiration_ms: 24 * 60 * 60 * 1000,
         }
     }
 }

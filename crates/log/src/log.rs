@@ -20,6 +20,7 @@ use crate::config::LogConfig;
 use crate::epochs::{EpochCache, EpochEnd, EpochEntry};
 use crate::error::{LogError, Result};
 use crate::names::Home;
+use crate::producers::{ProducerState, Producers};
 use crate::segment::Segment;
 pub use append::Appended;
 pub use flush::Flush;
@@ -35,11 +36,12 @@ pub use timestamps::TimestampOffset;
 /// - append: *reserve* (space behind the end, rarely), *write* (all batches in one vectored write), then in memory the index entries and, last,
 ///   the log end offset. A failed write is *cut* again; if that fails too, the log takes no more writes.
 /// - roll: *finish* (final time entry, the index files complete, reserved space given back; the index files synced if all batches are durable
-///   already), *create* (the new segment's files); durable with
-///   the next flush.
+///   already), *snapshot* (of the producers, at the new segment's base offset), *create* (the new segment's files); durable with
+///   the next flush, but for the snapshot, which a checksum guards and any older one can stand in for.
 /// - flush: *data* (`.log` files from the recovery point on), *indexes* (of segments no longer written to), *epochs*
 ///   (`leader-epoch-checkpoint`, replaced), *names* (the directory, and the one above a new log), then in memory the recovery point.
-/// - truncation: *drop* (later segments, the last one first), *names*, *cut* (the `.log` file that stays, its index files before it).
+/// - truncation: *drop* (later segments, the last one first), *names*, *cut* (the `.log` file that stays, its index files before it),
+///   *producers* (snapshots beyond the new end go, durably; the state at the new end is read).
 ///   The caller writes the recovery-point checkpoint before it appends again.
 /// - close: *finish*, *snapshot* (the producer snapshot at the log end), then a flush that includes the last segment's indexes.
 /// - deletion: *rename* (of the directory), later *remove*.
@@ -55,6 +57,9 @@ pub struct Log {
     flushed_to: i64,
     epochs: EpochCache,
     recent: Recent,
+    producers: Producers,
+    /// Offset of a producer snapshot that is durable.
+    synced_snapshot: Option<i64>,
     shared: Arc<Shared>,
     /// Counts what makes a flush under way worthless: truncations.
     generation: u64,
@@ -139,6 +144,16 @@ impl Log {
     /// Whether the log start offset belongs into the log-start checkpoint: it is above the first segment's base offset.
     pub fn log_start_needs_checkpoint(&self) -> bool {
         self.log_start_offset > self.segments[0].base_offset
+    }
+
+    /// What is known of the idempotent producers, in the order of their ids.
+    pub fn producers(&self) -> impl Iterator<Item = ProducerState> {
+        self.producers.states()
+    }
+
+    /// Forgets the producers that have written nothing for `producer.id.expiration.ms`. `now_ms` is the wall clock, ms since 1970.
+    pub fn expire_producers(&mut self, now_ms: i64) {
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms);
     }
 
     /// The leader epochs and their start offsets, ascending.

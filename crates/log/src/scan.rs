@@ -7,6 +7,9 @@ use milena_records::BATCH_OVERHEAD;
 
 /// Bytes read at once; a walk usually ends within the bytes of one index interval.
 const CHUNK: usize = 4096;
+/// Bits of a batch's attributes.
+const TRANSACTIONAL: i16 = 1 << 4;
+const CONTROL: i16 = 1 << 5;
 
 /// The fields of a batch's header that a log needs, and where the batch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +22,12 @@ pub(crate) struct Header {
     pub(crate) last_offset: i64,
     pub(crate) leader_epoch: i32,
     pub(crate) crc: u32,
+    pub(crate) attributes: i16,
     pub(crate) max_timestamp: i64,
     pub(crate) count: i32,
+    pub(crate) producer_id: i64,
+    pub(crate) producer_epoch: i16,
+    pub(crate) base_sequence: i32,
 }
 
 impl Header {
@@ -32,6 +39,16 @@ impl Header {
     /// Offsets are missing inside of the batch: compaction has been here.
     pub(crate) fn has_gap(&self) -> bool {
         i64::from(self.count) <= self.last_offset - self.base_offset
+    }
+
+    /// Belongs to a transaction.
+    pub(crate) fn is_transactional(&self) -> bool {
+        self.attributes & TRANSACTIONAL != 0
+    }
+
+    /// Holds a marker, no records of a producer.
+    pub(crate) fn is_control(&self) -> bool {
+        self.attributes & CONTROL != 0
     }
 
     /// Reads a header whose batch must end at or before `end`, the end of the file. The error says what is wrong.
@@ -61,8 +78,12 @@ impl Header {
             last_offset,
             leader_epoch: i32::from_be_bytes(field(bytes, 12)),
             crc: u32::from_be_bytes(field(bytes, 17)),
+            attributes: i16::from_be_bytes(field(bytes, 21)),
             max_timestamp: i64::from_be_bytes(field(bytes, 35)),
             count: i32::from_be_bytes(field(bytes, 57)),
+            producer_id: i64::from_be_bytes(field(bytes, 43)),
+            producer_epoch: i16::from_be_bytes(field(bytes, 51)),
+            base_sequence: i32::from_be_bytes(field(bytes, 53)),
         })
     }
 }

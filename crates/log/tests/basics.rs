@@ -136,7 +136,7 @@ fn a_follower_keeps_offsets_and_epochs_and_may_skip_but_not_go_back() {
 }
 
 #[test]
-fn a_clean_stop_leaves_kafkas_files_and_a_clean_start_reads_none_of_them() {
+fn a_clean_stop_leaves_kafkas_files_and_a_clean_start_reads_the_snapshot_only() {
     let disk = disk(1);
     let (mut log, _) = open(&disk, &small(), true, 0);
     for at in 0..40 {
@@ -155,6 +155,7 @@ fn a_clean_stop_leaves_kafkas_files_and_a_clean_start_reads_none_of_them() {
             "00000000000000000000.timeindex",
             "00000000000000000050.index",
             "00000000000000000050.log",
+            "00000000000000000050.snapshot",
             "00000000000000000050.timeindex",
             "00000000000000000080.snapshot",
             "leader-epoch-checkpoint",
@@ -162,12 +163,14 @@ fn a_clean_stop_leaves_kafkas_files_and_a_clean_start_reads_none_of_them() {
     );
     assert_eq!(file(&disk, "leader-epoch-checkpoint"), b"0\n1\n0 0\n");
     assert_eq!(file(&disk, "00000000000000000080.snapshot"), [0, 1, 0x48, 0x67, 0x4b, 0xc7, 0, 0, 0, 0]);
-    disk.fail(milena_io::Fault {
-        kind: milena_io::FaultKind::Io,
-        on: milena_io::StepKind::Read,
-        path_contains: "0000".to_owned(),
-        times: u64::MAX,
-    });
+    for unread in [".log", ".index", ".timeindex", "0050"] {
+        disk.fail(milena_io::Fault {
+            kind: milena_io::FaultKind::Io,
+            on: milena_io::StepKind::Read,
+            path_contains: unread.to_owned(),
+            times: u64::MAX,
+        });
+    }
     let before = disk.steps();
     let (mut log, recovery) = open(&disk, &small(), true, 80);
     assert_eq!((log.log_end_offset(), log.recovery_point(), recovery), (80, 80, milena_log::Recovery::default()));

@@ -222,7 +222,7 @@ fn leftovers_of_deletion_and_compaction_are_removed_or_completed() {
     let (log, recovery) = open(&disk, &small(), true, 80);
     assert_eq!((log.log_end_offset(), recovery), (80, Recovery::default()));
     assert_eq!(read_from(&log, 0, 500), bytes);
-    assert_eq!(names(&disk).len(), 8, "{:?}", names(&disk));
+    assert_eq!(names(&disk).len(), 9, "{:?}", names(&disk));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Random operations against a model, with a crash at every step of every run: a killed process or a power loss that loses, tears and
-//! reorders what was not synced. What was flushed must be there byte for byte, the rest a prefix, indexes and epochs as a scan gives
-//! them, and the next append takes the next offset.
+//! reorders what was not synced. What was flushed must be there byte for byte, the rest a prefix, indexes, epochs and producers as a scan
+//! gives them, and the next append takes the next offset.
 
 mod common;
 
@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 use common::{dir, disk, index_entries, read_from, time_entries};
 use milena_io::{Disk, Rng, SimDisk, SimRng};
-use milena_log::{Checkpoint, DirKind, Log, LogConfig, LogDirectory, LogError, Offsets, OpenParams, Recovery};
-use milena_records::{Batch, BatchBuilder, Compression, Compressor, Decompressor, batches};
+use milena_log::{
+    Checkpoint, DirKind, Log, LogConfig, LogDirectory, LogError, Offsets, OpenParams, Recovery, Unwritten,
+};
+use milena_records::{Batch, BatchBuilder, Compression, Compressor, Decompressor, add_sequence, batches};
 
 const INTERVAL: u64 = 200;
 /// How long new seeds are begun.
@@ -24,7 +26,8 @@ fn config() -> LogConfig {
 
 #[derive(Debug, Clone)]
 enum Operation {
-    Append(Vec<Vec<u8>>, i32),
+    /// Batches, each with a random number that chooses its producer and sequence.
+    Append(Vec<(Vec<u8>, u64)>, i32),
     Roll,
     Flush,
     Checkpoint,
@@ -42,7 +45,7 @@ fn operations(rng: &mut SimRng) -> Vec<Operation> {
         .map(|number| match rng.below(20) {
             0..=9 => {
                 epoch += i32::from(rng.below(6) == 0);
-                let batches = (0..1 + rng.below(3)).map(|_| random_batch(rng, &mut clock)).collect();
+                let batches = (0..1 + rng.below(3)).map(|_| (random_batch(rng, &mut clock), rng.next_u64())).collect();
                 Operation::Append(batches, epoch)
             }
             10 => Operation::Roll,
@@ -80,6 +83,33 @@ struct History {
 impl History {
     fn end(&self) -> i64 {
         self.batches.last().map_or(0, |bytes| Batch::parse(bytes).unwrap().next_offset())
+    }
+}
+
+/// Makes `bytes` a batch of a producer that has written some of `log`, or of none. Second is what becomes of it.
+fn choose_producer(log: &[Vec<u8>], bytes: Vec<u8>, random: u64) -> (Vec<u8>, Result<(), Unwritten>) {
+    let producer_id = (random >> 8 & 3) as i64;
+    let last = log.iter().map(|bytes| Batch::parse(bytes).unwrap()).rfind(|batch| batch.producer_id() == producer_id);
+    let follow = last.as_ref().map(|last| (last.producer_epoch(), add_sequence(last.last_sequence(), 1)));
+    match (random & 15, last, follow) {
+        (0..=3, ..) => (bytes, Ok(())),
+        (4, Some(last), _) => {
+            let again = Unwritten::Duplicate { first_offset: last.base_offset(), timestamp: last.max_timestamp() };
+            (last.bytes().to_vec(), Err(again))
+        }
+        (5, _, Some((epoch, _))) => (common::sent_by(producer_id, epoch + 1, 0, bytes), Ok(())),
+        (6, _, Some((epoch, sequence))) => {
+            let gap = common::sent_by(producer_id, epoch, add_sequence(sequence, 3), bytes);
+            (gap, Err(Unwritten::OutOfOrderSequence))
+        }
+        (7, _, Some((epoch @ 1.., sequence))) => {
+            (common::sent_by(producer_id, epoch - 1, sequence, bytes), Err(Unwritten::InvalidProducerEpoch))
+        }
+        (_, _, Some((epoch, sequence))) => (common::sent_by(producer_id, epoch, sequence, bytes), Ok(())),
+        (_, _, None) => {
+            let first = i32::MAX - (random >> 16 & 7) as i32;
+            (common::sent_by(producer_id, 0, first, bytes), Ok(()))
+        }
     }
 }
 
@@ -203,21 +233,27 @@ impl World {
         Ok(())
     }
 
-    fn append(&mut self, given: &[Vec<u8>], epoch: i32) -> Result<(), LogError> {
+    fn append(&mut self, given: &[(Vec<u8>, u64)], epoch: i32) -> Result<(), LogError> {
         let mut next = self.history.end();
-        self.attempted = given
-            .iter()
-            .map(|bytes| {
-                let bytes = common::placed(next, epoch, bytes.clone());
-                next = Batch::parse(&bytes).unwrap().next_offset();
-                bytes
-            })
-            .collect();
-        let mut buffers: Vec<Vec<u8>> = given.to_vec();
+        let (mut all, mut buffers, mut unwritten) = (self.history.batches.clone(), Vec::new(), Vec::new());
+        for (at, (bytes, random)) in given.iter().enumerate() {
+            let (bytes, outcome) = choose_producer(&all, bytes.clone(), *random);
+            if let Err(why) = outcome {
+                unwritten.push((at, why));
+            } else {
+                all.push(common::placed(next, epoch, bytes.clone()));
+                next = Batch::parse(&all[all.len() - 1]).unwrap().next_offset();
+            }
+            buffers.push(bytes);
+        }
+        self.attempted = all.split_off(self.history.batches.len());
         let mut slices: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
         let appended = self.log.append(&mut slices, epoch, 0)?;
-        assert_eq!(appended.first_offset, self.history.end());
-        assert_eq!(buffers, self.attempted);
+        assert_eq!((appended.first_offset, appended.last_offset), (self.history.end(), next - 1));
+        assert_eq!(appended.unwritten, unwritten);
+        let left_out = |at: &usize| unwritten.iter().any(|(place, _)| place == at);
+        let written = buffers.into_iter().enumerate().filter(|(at, _)| !left_out(at)).map(|(_, bytes)| bytes);
+        assert_eq!(written.collect::<Vec<_>>(), self.attempted);
         self.history.batches.append(&mut self.attempted);
         Ok(())
     }
@@ -306,6 +342,7 @@ fn verify(log: &Log, bytes: &[u8]) {
     assert_eq!(found.map(|found| found.timestamp), largest);
     let known: Vec<(i32, i64)> = log.leader_epochs().iter().map(|entry| (entry.epoch, entry.start_offset)).collect();
     assert_eq!(known, epochs);
+    assert_eq!(log.producers().collect::<Vec<_>>(), common::producers_of(bytes));
 }
 
 /// The index files of a closed log are what its batches demand.

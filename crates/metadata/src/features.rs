@@ -190,26 +190,6 @@ impl Features {
         self.level(ELR_VERSION) > 0 && self.metadata_version().supports_elr()
     }
 
-    /// Level of `transaction.version`.
-    pub fn transaction_version(&self) -> i16 {
-        self.level(TRANSACTION_VERSION)
-    }
-
-    /// Level of `group.version`.
-    pub fn group_version(&self) -> i16 {
-        self.level(GROUP_VERSION)
-    }
-
-    /// Level of `share.version`.
-    pub fn share_version(&self) -> i16 {
-        self.level(SHARE_VERSION)
-    }
-
-    /// Level of `streams.version`.
-    pub fn streams_version(&self) -> i16 {
-        self.level(STREAMS_VERSION)
-    }
-
     pub(crate) fn set(&mut self, name: &str, level: i16) -> Result<(), MetadataVersionError> {
         if name == METADATA_VERSION {
             self.metadata_version = Some(MetadataVersion::from_level(level)?);

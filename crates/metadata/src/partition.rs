@@ -159,16 +159,6 @@ impl Partition {
         let index = self.replicas.iter().position(|r| *r == broker_id)?;
         self.directories.get(index).copied()
     }
-
-    /// Whether the first assigned replica leads.
-    pub fn has_preferred_leader(&self) -> bool {
-        self.replicas.first() == Some(&self.leader)
-    }
-
-    /// Whether a reassignment is under way.
-    pub fn is_reassigning(&self) -> bool {
-        !self.adding_replicas.is_empty() || !self.removing_replicas.is_empty()
-    }
 }
 
 fn or_migrating(directories: &[Uuid], replicas: usize) -> Vec<Uuid> {

@@ -65,11 +65,6 @@ impl Topics {
         self.by_name.range::<str, _>(from).map(|(_, topic)| topic)
     }
 
-    /// How many partitions all topics have together.
-    pub fn partition_count(&self) -> usize {
-        self.iter().map(|t| t.partitions.len()).sum()
-    }
-
     pub(crate) fn insert(&mut self, topic: Arc<Topic>) {
         if let Some(old) = self.by_name.get(&*topic.name).filter(|old| old.id != topic.id).cloned() {
             self.by_id.remove_mut(&old.id);

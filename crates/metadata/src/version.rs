@@ -97,11 +97,6 @@ impl MetadataVersion {
         self.0 >= 11
     }
 
-    /// Whether delegation tokens may be in the metadata log.
-    pub const fn supports_delegation_tokens(self) -> bool {
-        self.0 >= 14
-    }
-
     /// Whether replicas are assigned to log directories.
     pub const fn supports_directories(self) -> bool {
         self.0 >= 17

@@ -1,4 +1,4 @@
-//! Kafka's 16-byte identifiers and their text form. Drawing random ones is left to those who hold a random source.
+//! Kafka's 16-byte identifiers and their text form. Random bytes come from whoever asks for a random id.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,6 +28,9 @@ pub struct Uuid([u8; 16]);
 #[error("`{0}` is not a UUID in base64url")]
 pub struct ParseUuidError(String);
 
+/// How many ids, counted from zero, stand for something else than a topic or a directory.
+const RESERVED: u128 = 100;
+
 impl Uuid {
     /// All zero: "no id".
     pub const ZERO: Uuid = Uuid([0; 16]);
@@ -52,6 +55,26 @@ impl Uuid {
     /// Whether all bytes are zero.
     pub fn is_zero(&self) -> bool {
         *self == Self::ZERO
+    }
+
+    /// Whether this is one of the ids that stand for something else than a topic or a directory.
+    pub fn is_reserved(&self) -> bool {
+        u128::from_be_bytes(self.0) < RESERVED
+    }
+
+    /// A random id (a version 4 UUID) of the bytes that `fill` gives, as Kafka draws them: never a reserved one, and its
+    /// text never begins with a hyphen, which command lines would take for an option.
+    pub fn random(mut fill: impl FnMut(&mut [u8])) -> Self {
+        loop {
+            let mut bytes = [0; 16];
+            fill(&mut bytes);
+            bytes[6] = bytes[6] & 0x0f | 0x40;
+            bytes[8] = bytes[8] & 0x3f | 0x80;
+            let id = Self(bytes);
+            if !id.is_reserved() && !id.to_string().starts_with('-') {
+                return id;
+            }
+        }
     }
 
     /// A key that sorts as Kafka sorts ids: by the high half, then by the low half, each a signed number.
@@ -105,6 +128,16 @@ mod tests {
     fn text_of_another_length_or_alphabet_is_refused() {
         for text in ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAAAA", "+_8BAgMEBQYHCAkKCwwNDg", "ééééééééééé"] {
             assert!(text.parse::<Uuid>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn random_ids_are_version_4_and_never_begin_with_a_hyphen() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for _ in 0..2000 {
+            let id = Uuid::random(|bytes| rng.fill(bytes));
+            assert_eq!((id.to_bytes()[6] >> 4, id.to_bytes()[8] >> 6), (4, 2));
+            assert!(!id.is_reserved() && !id.to_string().starts_with('-'), "{id}");
         }
     }
 

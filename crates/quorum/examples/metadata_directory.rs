@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng};
+use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng, Rng};
 use milena_metadata::{Endpoint, MetadataVersion, VersionedRecord};
 use milena_protocol::messages::{ConfigRecord, PartitionRecord, ProducerIdsRecord, RemoveTopicRecord, TopicRecord};
 use milena_protocol::{MetadataRecord, Uuid};
 use milena_quorum::{
     BrokerRegistration, ControllerRegistration, Directories, FormatOptions, MetadataLog, MetadataLogOptions,
-    QuorumMode, TopicDefaults, format, random_uuid,
+    QuorumMode, TopicDefaults, format,
 };
 use milena_raft::VoterEndpoint;
 
@@ -64,7 +64,7 @@ fn run(disk: &Arc<dyn Disk>, dir: &Path, previous_epoch: i64, name: &str) -> Out
     let mut log = MetadataLog::open(disk.clone(), options, now())?;
     let listener =
         |name: &str, port| Endpoint { name: name.to_owned(), host: "127.0.0.1".to_owned(), port, security_protocol: 0 };
-    let incarnation_id = random_uuid(&mut rng);
+    let incarnation_id = Uuid::random(|bytes| rng.fill(bytes));
     let listeners = vec![listener("CONTROLLER", CONTROLLER_PORT)];
     log.register_controller(&ControllerRegistration { id: 1, incarnation_id, listeners }, now())?;
     let registration = BrokerRegistration {
@@ -79,7 +79,7 @@ fn run(disk: &Arc<dyn Disk>, dir: &Path, previous_epoch: i64, name: &str) -> Out
     log.unfence_broker(1, TopicDefaults::default(), now())?;
     let version = log.image().features().metadata_version();
     for (topic, partitions) in [("kept", 3), ("removed", 1)] {
-        let id = random_uuid(&mut rng);
+        let id = Uuid::random(|bytes| rng.fill(bytes));
         let records = topic_records(&format!("{name}-{topic}"), id, partitions, directory_id);
         let records: Vec<_> = records.into_iter().map(|r| VersionedRecord::at(r, version)).collect();
         log.append(&records, now())?;

@@ -7,8 +7,6 @@ use milena_io::{Disk, Rng};
 use milena_log::{LogDirectory, LogError, MetaProperties};
 use milena_protocol::Uuid;
 
-use crate::ids::{is_reserved, random_uuid};
-
 /// Name of the file that makes a directory formatted.
 pub(crate) const FILE_NAME: &str = "meta.properties";
 
@@ -124,7 +122,7 @@ impl Directories {
             }
         }
         for (dir, properties) in unnamed {
-            let id = random_uuid(rng);
+            let id = Uuid::random(|bytes| rng.fill(bytes));
             let properties = MetaProperties { directory_id: Some(id.to_string()), ..properties };
             LogDirectory::unlocked(disk.clone(), &dir).write_meta_properties(&properties, now_ms)?;
             ids.push((dir, id));
@@ -176,7 +174,7 @@ impl Found {
                 return Err(DirectoryError::NodeId { dir: dir.clone(), stored, configured: node_id });
             }
             let Some(id) = directory_id(dir, properties)? else { continue };
-            if is_reserved(id) {
+            if id.is_reserved() {
                 return Err(DirectoryError::ReservedId { dir: dir.clone(), id });
             }
             let text = Some(id.to_string());

@@ -16,7 +16,6 @@ use crate::batches::encode_value;
 use crate::directories::{DirectoryError, Found};
 use crate::error::QuorumError;
 use crate::files;
-use crate::ids::random_uuid;
 use crate::metadata_log::METADATA_DIR;
 use crate::quorum_mode::{InitialController, QuorumMode, QuorumModeError};
 use crate::snapshot::{self, QuorumRecords, SnapshotId};
@@ -214,7 +213,7 @@ impl Bootstrap<'_> {
             }
             _ => None,
         };
-        given.unwrap_or_else(|| random_uuid(rng))
+        given.unwrap_or_else(|| Uuid::random(|bytes| rng.fill(bytes)))
     }
 
     fn quorum_records(&self, directory_id: Uuid) -> QuorumRecords {

@@ -5,16 +5,14 @@
 use std::path::{Path, PathBuf};
 
 use milena_io::{Disk, File, FileExt, OpenMode};
-use milena_records::{Batch, BatchError, batches};
+use milena_records::{BATCH_OVERHEAD, Batch, BatchError, MAGIC, batches};
 
 use crate::error::{IoContext, QuorumError};
-use crate::metadata_log::METADATA_DIR;
-use crate::snapshot::{self, SnapshotId};
 
 /// How much of a segment is looked at at once, bytes. More than two of the largest batches.
 const WINDOW: usize = 32 << 20;
+/// Where a batch header has its magic.
 const MAGIC_AT: usize = 16;
-const BATCH_OVERHEAD: usize = 61;
 
 /// Where the batches of a segment stop being whole.
 struct Bad {
@@ -47,29 +45,6 @@ pub(crate) fn check(disk: &dyn Disk, dir: &Path) -> Result<(), QuorumError> {
         }
     }
     Ok(())
-}
-
-/// Whether no record of a metadata log is left in a metadata directory: no snapshot but that of the formatting, and no
-/// segment that begins with a whole batch.
-///
-/// # Errors
-/// [`QuorumError::Io`].
-pub fn holds_no_metadata(disk: &dyn Disk, metadata_dir: &Path) -> Result<bool, QuorumError> {
-    let dir = metadata_dir.join(METADATA_DIR);
-    if disk.metadata(&dir).context("cannot look at", &dir)?.is_none() {
-        return Ok(true);
-    }
-    if snapshot::list(disk, &dir)?.iter().any(|id| *id != SnapshotId::BOOTSTRAP) {
-        return Ok(false);
-    }
-    for (_, path) in segments(disk, &dir)? {
-        let file = disk.open(&path, OpenMode::Read).context("cannot open", &path)?;
-        let bytes = window(&*file, 0, &path)?;
-        if batches(&bytes).next().is_some_and(|first| first.is_ok_and(|batch| batch.verify_crc().is_ok())) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 fn damaged(path: PathBuf, bad: Bad) -> QuorumError {
@@ -127,7 +102,8 @@ fn whole_batch_behind(file: &dyn File, bad: &Bad, path: &Path) -> Result<bool, Q
     let mut position = bad.position + 1;
     loop {
         let bytes = window(file, position, path)?;
-        let candidates = bytes.windows(BATCH_OVERHEAD).enumerate().filter(|(_, header)| header[MAGIC_AT] == 2);
+        let candidates =
+            bytes.windows(BATCH_OVERHEAD).enumerate().filter(|(_, header)| header[MAGIC_AT] == MAGIC.cast_unsigned());
         for (at, _) in candidates {
             let Some(Ok(batch)) = batches(&bytes[at..]).next() else { continue };
             if is_later(&batch, bad.offset) {

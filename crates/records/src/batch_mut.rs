@@ -47,12 +47,6 @@ impl<'a> BatchMut<'a> {
         self.put(0, offset.to_be_bytes());
     }
 
-    /// Gives the batch's last record the offset `offset`. The checksum does not cover it.
-    pub fn set_last_offset(&mut self, offset: i64) {
-        let base = offset.wrapping_sub(i64::from(self.as_batch().last_offset_delta()));
-        self.set_base_offset(base);
-    }
-
     /// Epoch of the leader that appends the batch. The checksum does not cover it.
     pub fn set_partition_leader_epoch(&mut self, epoch: i32) {
         self.put(LEADER_EPOCH_AT, epoch.to_be_bytes());

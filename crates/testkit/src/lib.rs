@@ -7,6 +7,7 @@ pub mod batch;
 pub mod cache;
 pub mod client;
 pub mod differential;
+pub mod hostile;
 pub mod oracle;
 pub mod ports;
 pub mod server;

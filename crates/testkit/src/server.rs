@@ -76,9 +76,10 @@ impl Options {
         self
     }
 
-    /// Runs a JVM as one would in production (full compiler, this heap) instead of for a quick start.
+    /// Runs the server as one would in production: default intervals, and for a JVM the full compiler, this heap and
+    /// these flags.
     #[must_use]
-    pub fn full_jvm(mut self, heap_mib: u32, args: &[&str]) -> Self {
+    pub fn production(mut self, heap_mib: u32, args: &[&str]) -> Self {
         self.quick = false;
         self.heap_mib = heap_mib;
         self.java_args = args.iter().map(|a| (*a).to_owned()).collect();
@@ -159,12 +160,6 @@ impl Server {
     /// When the server does not listen.
     pub fn client(&self) -> Result<RawClient> {
         RawClient::connect(self.addr)
-    }
-
-    /// Whether the process is still there and answers a request.
-    pub fn is_alive(&mut self) -> bool {
-        let running = self.child.as_mut().is_some_and(|c| matches!(c.try_wait(), Ok(None)));
-        running && self.answers()
     }
 
     /// Starts a stopped or killed server again on the same folder and port, and waits until it answers.
@@ -248,9 +243,12 @@ impl Server {
             ("share.coordinator.state.topic.replication.factor".to_owned(), "1".to_owned()),
             ("share.coordinator.state.topic.min.isr".to_owned(), "1".to_owned()),
             ("group.initial.rebalance.delay.ms".to_owned(), "0".to_owned()),
-            ("log.retention.check.interval.ms".to_owned(), "1000".to_owned()),
-            ("log.initial.task.delay.ms".to_owned(), "500".to_owned()),
         ];
+        if self.options.quick {
+            // Retention is seen within a test's patience; a bench has the defaults.
+            settings.push(("log.retention.check.interval.ms".to_owned(), "1000".to_owned()));
+            settings.push(("log.initial.task.delay.ms".to_owned(), "500".to_owned()));
+        }
         for (key, value) in &self.options.overrides {
             settings.retain(|(k, _)| k != key);
             settings.push((key.clone(), value.clone()));

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use milena_testkit::differential::requests;
 use milena_testkit::differential::runner::{self, Judged, Verdict};
 use milena_testkit::server::{Kind, Options};
-use milena_testkit::{cache, oracle as kafka};
+use milena_testkit::{cache, hostile as harm, oracle as kafka};
 
 use super::Outcome;
 use crate::{compat as clients, files as on_disk, tools};
@@ -142,6 +143,39 @@ pub(super) fn requests() -> Result<Outcome> {
     let compared = requests::compare(&theirs, &ours, &[])?;
     let failures = compared.iter().filter(|c| c.is_bad()).map(ToString::to_string).collect::<Vec<_>>();
     Ok(Outcome { passed: compared.len() - failures.len(), failures, skipped: Vec::new() })
+}
+
+/// The broker's transcripts, asked of Apache Kafka byte by byte.
+pub(super) fn answers() -> Result<Outcome> {
+    if let Err(why) = apache_kafka() {
+        return Ok(skipped(why));
+    }
+    let test = "transcripts::apache_kafka_has_the_same_transcripts";
+    whole(&["test", "--quiet", "--package", "milena-broker", "--test", "suite", "--", "--exact", test, "--ignored"])
+}
+
+/// Clients that mean harm.
+pub(super) fn hostile() -> Result<Outcome> {
+    // Connections come faster than a backlog of 50 has room for.
+    let mut server = milena()?.set("socket.listen.backlog.size", "4096").start()?;
+    let mut outcome = Outcome::default();
+    for (name, check) in harm::CHECKS {
+        let started = Instant::now();
+        let checked = check(&server);
+        println!("          {name}: {:.1} s", started.elapsed().as_secs_f64());
+        match checked {
+            Ok(()) => outcome.passed += 1,
+            Err(error) => outcome.failures.push(format!("{name}: {error:#}")),
+        }
+    }
+    if server.log().contains("panicked") {
+        outcome.failures.push(format!("a panic: {}", server.log_tail(5)));
+    }
+    if !outcome.failures.is_empty() {
+        server.keep();
+        outcome.failures.push(format!("the server's folder is {}", server.dir().display()));
+    }
+    Ok(outcome)
 }
 
 /// Real clients.

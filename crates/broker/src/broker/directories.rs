@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use milena_config::BrokerConfig;
-use milena_io::{Clock, Disk, RealRng};
+use milena_io::{Clock, Disk, RealRng, Rng};
 use milena_metadata::Endpoint;
 use milena_protocol::Uuid;
 pub(super) use milena_quorum::Directories;
-use milena_quorum::{DirectoryError, FormatOptions, MetadataLogOptions, QuorumMode, format, random_uuid};
+use milena_quorum::{DirectoryError, FormatOptions, MetadataLogOptions, QuorumMode, format};
 use milena_raft::VoterEndpoint;
 
 use super::{BrokerError, registration};
@@ -55,7 +55,7 @@ fn format_options(config: &BrokerConfig) -> FormatOptions {
         QuorumMode::StaticVoters
     };
     FormatOptions {
-        cluster_id: random_uuid(&mut RealRng).to_string(),
+        cluster_id: Uuid::random(|bytes| RealRng.fill(bytes)).to_string(),
         node_id: config.node_id(),
         dirs: log_dirs(config),
         metadata_dir: PathBuf::from(config.metadata_log_dir()),
@@ -79,6 +79,8 @@ pub(super) fn metadata_options(config: &BrokerConfig, directories: &Directories)
         snapshot_max_interval_ms: config.metadata_log_max_snapshot_interval_ms(),
         segment_bytes: u64::try_from(config.metadata_log_segment_bytes()).unwrap_or(0),
         segment_ms: config.metadata_log_segment_ms(),
+        retention_bytes: config.metadata_max_retention_bytes(),
+        retention_ms: config.metadata_max_retention_ms(),
         ..MetadataLogOptions::new(metadata_dir, config.node_id(), directory_id, voters)
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use milena_config::BrokerConfig;
-use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng};
+use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng, Rng};
 use milena_metadata::Image;
 use milena_net::{BoundServer, Server};
-use milena_quorum::{ControllerRegistration, MetadataLog, MetadataLogOptions, TopicDefaults, random_uuid};
+use milena_protocol::Uuid;
+use milena_quorum::{ControllerRegistration, MetadataLog, TopicDefaults};
 
 use super::directories;
 use super::{Broker, BrokerError, Report, registration};
@@ -40,11 +41,11 @@ impl Broker {
         let mut storage = Storage::lock(Arc::clone(&disk), Arc::clone(&clock), &directories.ids)?;
         // First what fails without having changed anything.
         let options = directories::metadata_options(&config, &directories);
-        let log = match open_metadata(disk, options, clock.now_ms(), &storage) {
+        let log = match MetadataLog::open(disk, options, clock.now_ms()) {
             Ok(log) => log,
             Err(error) => {
                 storage.unlock();
-                return Err(error);
+                return Err(error.into());
             }
         };
         storage.take_clean_markers()?;
@@ -57,21 +58,6 @@ impl Broker {
         let parts = Parts { config, clock, cluster_id: directories.cluster_id, storage, replicas, report };
         parts.run(bound, quorum)
     }
-}
-
-/// Opens the metadata log, unless it was lost: the partitions that are there are not to be set aside for that.
-fn open_metadata(
-    disk: Arc<dyn Disk>,
-    options: MetadataLogOptions,
-    now_ms: i64,
-    storage: &Storage,
-) -> Result<MetadataLog, BrokerError> {
-    if milena_quorum::holds_no_metadata(&*disk, &options.metadata_dir)?
-        && let Some(partition) = storage.any_partition()?
-    {
-        return Err(BrokerError::MetadataLost { dir: options.metadata_dir, partition });
-    }
-    Ok(MetadataLog::open(disk, options, now_ms)?)
 }
 
 /// The metadata log of a registered broker, which is still fenced.
@@ -93,7 +79,7 @@ impl Registered {
             min_insync_replicas: config.min_insync_replicas(),
             unclean_leader_election: config.unclean_leader_election_enable(),
         };
-        let incarnation_id = random_uuid(&mut RealRng);
+        let incarnation_id = Uuid::random(|bytes| RealRng.fill(bytes));
         let controller = ControllerRegistration {
             id: config.node_id(),
             incarnation_id,
@@ -127,7 +113,6 @@ fn open_partitions(
     let (partitions, found) = storage.open_all(wanted, per_directory * storage.directories().len())?;
     let replicas = Replicas::default();
     replicas.add(partitions);
-    storage.forget_deleted(&replicas);
     Ok((Arc::new(replicas), found))
 }
 
@@ -158,11 +143,10 @@ impl Parts {
         };
         publisher.follow(log.unfence_broker(node_id, defaults, clock.now_ms())?);
         publisher.follow(log.report_recovered(node_id, clock.now_ms())?);
+        let maintenance = Maintenance::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live))
+            .map_err(BrokerError::Thread)?;
         let (controller, handle) =
             Controller::start(log, Arc::clone(&live), publisher, Arc::clone(&clock)).map_err(BrokerError::Thread)?;
-        let maintenance =
-            Maintenance::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live), handle.clone())
-                .map_err(BrokerError::Thread)?;
         let ports = Ports {
             replicas: Arc::clone(&replicas),
             live,

@@ -1,36 +1,19 @@
 //! DeleteTopics. v3: an own error when deletion is disabled. v4: flexible. v5: messages. v6: topics by id.
 
-use std::sync::Arc;
-
 use milena_controller::{Records, View, delete_topics};
-use milena_net::{LocalBoxFuture, Outgoing, Reply};
-use milena_protocol::messages::delete_topics_response::DeletableTopicResult;
-use milena_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
-use milena_protocol::{ApiKey, ErrorCode, Uuid};
+use milena_net::Outgoing;
+use milena_protocol::ApiKey;
+use milena_protocol::messages::DeleteTopicsRequest;
 
-use crate::decided;
-use crate::ports::Ports;
 use crate::registry::Api;
-use crate::request::{Call, OwnedRequest, Refusal};
+use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::DELETE_TOPICS, 1..=6, handle);
+pub const API: Api = Api::decided(ApiKey::DELETE_TOPICS, 1..=6, decide);
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
-    decided::answer(request, &ports, decide, refuse)
-}
-
-pub(crate) fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
+fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: DeleteTopicsRequest<'_> = call.request()?;
     let (records, response) = delete_topics(view, &request, call.header.version);
     call.answer(out, &response)?;
     Ok(records)
-}
-
-pub(crate) fn refuse(call: &Call<'_>, error: ErrorCode, out: &mut Outgoing) -> Result<(), Refusal> {
-    let request: DeleteTopicsRequest<'_> = call.request()?;
-    let refused = |name, topic_id| DeletableTopicResult { name, topic_id, error_code: error.0, ..Default::default() };
-    let by_name = request.topic_names.into_iter().map(|name| refused(Some(name), Uuid::ZERO));
-    let topics = request.topics.into_iter().map(|topic| refused(topic.name, topic.topic_id));
-    call.answer(out, &DeleteTopicsResponse { responses: by_name.chain(topics).collect(), ..Default::default() })
 }

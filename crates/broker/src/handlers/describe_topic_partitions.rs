@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
+use milena_controller::is_internal;
 use milena_metadata::{Image, Partition, Topic};
 use milena_net::Outgoing;
 use milena_protocol::messages::describe_topic_partitions_request::{
@@ -20,7 +21,6 @@ use crate::authorized_operations;
 use crate::cluster_view::ClusterView;
 use crate::ports::Ports;
 use crate::registry::Api;
-use crate::replicas::is_internal;
 use crate::request::{Call, Refusal};
 
 /// The registry's line.

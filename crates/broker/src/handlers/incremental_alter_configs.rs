@@ -1,40 +1,19 @@
 //! IncrementalAlterConfigs. v1: flexible.
 
-use std::sync::Arc;
-
 use milena_controller::{Records, View, incremental_alter_configs};
-use milena_net::{LocalBoxFuture, Outgoing, Reply};
-use milena_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
-use milena_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
-use milena_protocol::{ApiKey, ErrorCode};
+use milena_net::Outgoing;
+use milena_protocol::ApiKey;
+use milena_protocol::messages::IncrementalAlterConfigsRequest;
 
-use crate::decided;
-use crate::ports::Ports;
 use crate::registry::Api;
-use crate::request::{Call, OwnedRequest, Refusal};
+use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, handle);
+pub const API: Api = Api::decided(ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, decide);
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
-    decided::answer(request, &ports, decide, refuse)
-}
-
-pub(crate) fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
+fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: IncrementalAlterConfigsRequest<'_> = call.request()?;
     let (records, response) = incremental_alter_configs(view, &request);
     call.answer(out, &response)?;
     Ok(records)
-}
-
-pub(crate) fn refuse(call: &Call<'_>, error: ErrorCode, out: &mut Outgoing) -> Result<(), Refusal> {
-    let request: IncrementalAlterConfigsRequest<'_> = call.request()?;
-    let refused = |resource_type, resource_name| AlterConfigsResourceResponse {
-        resource_type,
-        resource_name,
-        error_code: error.0,
-        error_message: None,
-    };
-    let responses = request.resources.into_iter().map(|it| refused(it.resource_type, it.resource_name)).collect();
-    call.answer(out, &IncrementalAlterConfigsResponse { responses, ..Default::default() })
 }

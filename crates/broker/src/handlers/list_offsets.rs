@@ -194,7 +194,7 @@ impl Lookup {
             MAX_TIMESTAMP => log.max_timestamp_offset(&mut self.decompressor),
             timestamp => log.offset_for_timestamp(timestamp, &mut self.decompressor),
         };
-        Ok(found.map_err(|error| code_of(&error))?.filter(|found| found.offset < limit))
+        Ok(found.map_err(|error| code_of(partition, &error))?.filter(|found| found.offset < limit))
     }
 }
 
@@ -210,7 +210,8 @@ fn is_served(timestamp: i64, version: i16) -> bool {
     }
 }
 
-fn code_of(error: &LogError) -> ErrorCode {
+fn code_of(partition: &Partition, error: &LogError) -> ErrorCode {
+    tracing::error!(%partition, %error, "a timestamp can't be looked up");
     match error {
         LogError::Io { .. } => ErrorCode::KAFKA_STORAGE_ERROR,
         _ => ErrorCode::UNKNOWN_SERVER_ERROR,

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use milena_controller::validate_topic_name;
+use milena_controller::{is_internal, validate_topic_name};
 use milena_metadata::{Image, Partition, Topic};
 use milena_net::Outgoing;
 use milena_protocol::messages::metadata_request::{MetadataRequest, MetadataRequestTopic};
@@ -21,7 +21,6 @@ use rustc_hash::FxHashSet;
 use crate::cluster_view::ClusterView;
 use crate::ports::{Node, Ports};
 use crate::registry::Api;
-use crate::replicas::is_internal;
 use crate::request::{Call, Refusal};
 use crate::{authorized_operations, auto_topics};
 

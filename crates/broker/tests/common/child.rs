@@ -48,6 +48,11 @@ impl Process {
         RawClient::connect(self.address).unwrap()
     }
 
+    /// A line of the process's status, in bytes: `VmHWM` is the most memory it ever had.
+    pub fn memory(&self, line: &str) -> u64 {
+        super::memory(&format!("/proc/{}/status", self.child.id()), line)
+    }
+
     /// SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().unwrap();

@@ -45,6 +45,18 @@ impl Node {
         node
     }
 
+    /// The same, with the log directories `data` and `more`.
+    pub fn start_in_two_directories() -> Self {
+        let dir = TempDir::with_prefix("milena-node-").unwrap();
+        let (data, more) = (dir.path().join("data"), dir.path().join("more"));
+        format_directories(&[data.clone(), more.clone()]);
+        let dirs = format!("log.dirs={},{}", data.display(), more.display());
+        let overrides = SETTINGS.iter().map(|&text| text.to_owned()).chain([dirs]).collect();
+        let mut node = Self { dir, overrides, broker: None };
+        node.start_again();
+        node
+    }
+
     /// Starts a stopped node on its folder.
     pub fn start_again(&mut self) {
         let overrides: Vec<_> = self.overrides.iter().map(String::as_str).collect();
@@ -123,13 +135,18 @@ pub fn start(data_dir: &Path, listen: &str, overrides: &[&str], may_format: bool
 
 /// Formats a directory for node 1 of the cluster that every server under test belongs to.
 pub fn format_directory(data_dir: &Path) {
-    let controller = controller_listener(&config(data_dir, "127.0.0.1:0", &[]));
+    format_directories(&[data_dir.to_owned()]);
+}
+
+/// The same for several; the metadata log is in the first.
+fn format_directories(dirs: &[PathBuf]) {
+    let controller = controller_listener(&config(&dirs[0], "127.0.0.1:0", &[]));
     let endpoint = VoterEndpoint { name: controller.name, host: controller.host, port: controller.port };
     let options = FormatOptions {
         cluster_id: CLUSTER_ID.to_owned(),
         node_id: 1,
-        dirs: vec![data_dir.to_owned()],
-        metadata_dir: data_dir.to_owned(),
+        dirs: dirs.to_owned(),
+        metadata_dir: dirs[0].clone(),
         is_controller: true,
         mode: QuorumMode::Standalone { endpoint },
         release: None,
@@ -139,6 +156,13 @@ pub fn format_directory(data_dir: &Path) {
     };
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
     format(&disk, &options, &mut RealRng, 1_700_000_000_000).unwrap();
+}
+
+/// A line of a process's status file, in bytes.
+pub fn memory(status: &str, line: &str) -> u64 {
+    let status = std::fs::read_to_string(status).unwrap();
+    let line = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':')).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
 }
 
 /// Copies a folder with everything in it.

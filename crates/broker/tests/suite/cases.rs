@@ -51,3 +51,8 @@ fn metadata_topics_and_configurations_answer_as_kafka() {
 fn batches_are_taken_and_refused_as_by_kafka() {
     agree(&["batch.", "ts.", "key.", "comp.", "limit.", "seed."]);
 }
+
+#[test]
+fn idempotent_producers_are_answered_as_by_kafka() {
+    agree(&["idem."]);
+}

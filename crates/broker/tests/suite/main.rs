@@ -6,9 +6,11 @@ mod common;
 
 mod cases;
 mod process;
+mod producers;
 mod readme;
 mod record_rules;
 mod restart;
+mod scale;
 mod start;
 mod topics;
 mod transcripts;

@@ -71,3 +71,22 @@ fn a_broker_that_takes_headers_at_their_word_looks_at_records_only_to_rewrite_th
     let far = Batch::of(1, 4_000_000_000_000).build();
     assert_eq!(produce(&mut client, "t", 0, &far)["errorCode"], 32);
 }
+
+#[test]
+fn records_that_are_stored_with_another_codec_are_counted_anew() {
+    let node = Node::start();
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[("compression.type", "zstd")]);
+    create_topic(&mut client, "same", 1, &[]);
+    let mut odd = Batch { last_offset_delta: Some(1), ..Batch::of(2, LONG_AGO).with(Codec::Lz4) };
+    odd.records[1].offset_delta = 63;
+    assert_eq!(produce(&mut client, "same", 0, &odd.build())["errorCode"], 87);
+    assert_eq!(produce(&mut client, "t", 0, &odd.build())["errorCode"], 0);
+    let bytes = fetch_all(&mut client, "t", 0);
+    let records = Stored::split(&bytes).unwrap()[0].records().unwrap();
+    assert_eq!((&records[0]["o"], &records[1]["o"]), (&json!(0), &json!(1)));
+    assert_eq!(produce(&mut client, "same", 0, &Batch::of(1, -5).build())["errorCode"], 0);
+    assert_eq!(produce(&mut client, "t", 0, &Batch::of(1, -5).build())["errorCode"], -1);
+    odd.producer_id = -7;
+    assert_eq!(produce(&mut client, "t", 0, &odd.build())["errorCode"], -1);
+}

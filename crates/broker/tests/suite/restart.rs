@@ -144,36 +144,67 @@ fn a_copy_made_while_records_arrive_holds_what_was_acknowledged_before_and_nothi
     }
 }
 
-/// A checkpoint's lines that begin with a topic's name.
-fn checkpoint_lines(node: &Node, file: &str, topic: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(node.data_dir().join(file)).unwrap();
-    text.lines().filter(|line| line.starts_with(&format!("{topic} "))).map(str::to_owned).collect()
+#[test]
+fn after_a_kill_topics_configurations_and_ids_are_there() {
+    let dir = TempDir::with_prefix("milena-killed-").unwrap();
+    let data = dir.path().join("data");
+    format_directory(&data);
+    let process = Process::start(&data);
+    let mut client = process.client();
+    create_topic(&mut client, "gone", 2, &[]);
+    produce(&mut client, "gone", 0, &Batch::of(3, TIME).build());
+    let old = create_topic(&mut client, "again", 1, &[]);
+    produce(&mut client, "again", 0, &Batch::of(3, TIME).build());
+    create_topic(&mut client, "t", 1, &[("retention.ms", "1000")]);
+    let edit = json!({"name": "retention.ms", "configOperation": 0, "value": "-1"});
+    let resource = json!({"resourceType": 2, "resourceName": "t", "configs": [edit]});
+    client.call("IncrementalAlterConfigs", 1, &json!({"resources": [resource]})).unwrap();
+    let more = json!({"topics": [{"name": "t", "count": 3, "assignments": null}], "timeoutMs": 30000});
+    client.call("CreatePartitions", 3, &more).unwrap();
+    delete_topic(&mut client, "gone");
+    delete_topic(&mut client, "again");
+    let new = create_topic(&mut client, "again", 1, &[]);
+    let producer = producer_id(&mut client);
+    process.kill();
+    let node = Node::on(dir);
+    let mut client = node.client();
+    assert_eq!(metadata(&mut client, "gone")["errorCode"], 3);
+    assert!(new != old && topic_id(&mut client, "again") == new);
+    assert!(fetch_all(&mut client, "again", 0).is_empty());
+    assert_eq!(metadata(&mut client, "t")["partitions"].as_array().unwrap().len(), 3);
+    assert_eq!(config(&mut client, "t", "retention.ms"), ("-1".to_owned(), 1));
+    assert!(producer_id(&mut client) > producer);
+    let names =
+        std::fs::read_dir(node.data_dir()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let left: Vec<_> = names.filter(|name| name.starts_with("gone-") && !name.ends_with("-delete")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// The id of a new idempotent producer.
+fn producer_id(client: &mut RawClient) -> i64 {
+    let answer =
+        client.call("InitProducerId", 4, &json!({"transactionalId": null, "transactionTimeoutMs": 1})).unwrap();
+    assert_eq!(answer["errorCode"], 0, "{answer}");
+    answer["producerId"].as_i64().unwrap()
 }
 
 #[test]
-fn no_line_of_a_deleted_topic_outlives_its_deletion() {
-    const FILES: [&str; 2] = ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"];
-    let mut node = Node::start();
-    create_topic(&mut node.client(), "gone", 1, &[]);
+fn partitions_stay_in_the_log_directory_they_are_in() {
+    let mut node = Node::start_in_two_directories();
+    let mut client = node.client();
+    create_topic(&mut client, "t", 6, &[]);
+    let mut random = Random::new(9);
+    for partition in 0..6 {
+        produce(&mut client, "t", partition, &random_batch(&mut random, 100));
+    }
+    let spread = |client: &mut RawClient| {
+        let answer = client.call("DescribeLogDirs", 4, &json!({"topics": null})).unwrap();
+        let dirs = answer["results"].as_array().unwrap().iter();
+        dirs.map(|dir| (dir["logDir"].clone(), dir["topics"][0]["partitions"].clone())).collect::<Vec<_>>()
+    };
+    let before = spread(&mut client);
+    assert!(before.iter().all(|(_, partitions)| partitions.as_array().unwrap().len() == 3), "{before:?}");
     node.stop();
     node.start_again();
-    for file in FILES {
-        assert_eq!(checkpoint_lines(&node, file, "gone").len(), 1, "{file}");
-    }
-    delete_topic(&mut node.client(), "gone");
-    for file in FILES {
-        assert_eq!(checkpoint_lines(&node, file, "gone"), [""; 0], "{file}");
-    }
-}
-
-#[test]
-fn a_start_takes_lines_out_of_the_checkpoints_that_are_nobodys() {
-    let mut node = Node::start();
-    create_topic(&mut node.client(), "t", 1, &[]);
-    node.stop();
-    let file = "recovery-point-offset-checkpoint";
-    std::fs::write(node.data_dir().join(file), "0\n2\nghost 0 1000\nt 0 0\n").unwrap();
-    node.start_again();
-    assert_eq!(checkpoint_lines(&node, file, "ghost"), [""; 0]);
-    assert_eq!(checkpoint_lines(&node, file, "t"), ["t 0 0"]);
+    assert_eq!(spread(&mut node.client()), before);
 }

@@ -10,11 +10,14 @@ mod normal;
 mod text;
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use milena_testkit::client::RawClient;
-use milena_testkit::wire;
-use serde_json::Value;
+use milena_testkit::server::{Kind, Options};
+use milena_testkit::{oracle, wire};
+use serde_json::{Value, json};
 
 use self::exchanges::Stage;
 use self::normal::Normal;
@@ -36,7 +39,9 @@ fn transcripts_are_current() {
     for (key, min, max) in advertised(&mut Node::start().client()) {
         let api = name_of(key);
         let file = folder().join(format!("{}.txt", text::snake_case(&api)));
-        let fresh = transcript(&api, min, max);
+        let node = Node::start();
+        let normal = Normal::new(node.address().port(), &node.data_dir());
+        let fresh = Stand::new(node.client(), normal).transcript(&api, min..=max);
         if update {
             std::fs::write(&file, &fresh).unwrap();
         }
@@ -48,21 +53,66 @@ fn transcripts_are_current() {
     assert_eq!(files, names, "each API that is served has a transcript, and nothing else has");
 }
 
-/// All exchanges of an API with a fresh node that holds three records in partition 0 of the topic `t`.
-fn transcript(api: &str, min: i16, max: i16) -> String {
-    let node = Node::start();
-    let mut client = node.client();
-    let topic_id = create_topic(&mut client, "t", 2, &[]);
-    assert_eq!(produce(&mut client, "t", 0, &exchanges::three_records())["errorCode"], 0);
-    let mut normal = Normal::new(&node);
-    let mut out = format!("{api}\n");
-    for version in min..=max {
-        for (title, body) in exchanges::of(api, &Stage { version, topic_id: &topic_id }) {
-            let body = wire::fit(&format!("{api}Request"), version, &body).unwrap();
-            out += &exchange(&mut client, &mut normal, (api, version), title, &body);
+/// APIs whose answers are not those of Apache Kafka byte for byte: which APIs there are, whether coordinators are, and
+/// the order of a hash table.
+const OTHERWISE: [&str; 4] = ["ApiVersions", "FindCoordinator", "InitProducerId", "DescribeConfigs"];
+
+/// Asks Apache Kafka the same. `cargo xtask test` runs it.
+#[test]
+#[ignore = "needs Apache Kafka, which `cargo xtask oracle` fetches"]
+fn apache_kafka_has_the_same_transcripts() {
+    let mut wrong = Vec::new();
+    for (key, min, max) in advertised(&mut Node::start().client()) {
+        let api = name_of(key);
+        if OTHERWISE.contains(&&*api) {
+            continue;
+        }
+        let kafka = Options::new(Kind::Kafka(oracle::libs())).set("log.retention.ms", "-1").start().unwrap();
+        let normal = Normal::new(kafka.addr().port(), &kafka.data_dir());
+        let theirs = Stand::new(kafka.client().unwrap(), normal).transcript(&api, min..=max);
+        let ours = std::fs::read_to_string(folder().join(format!("{}.txt", text::snake_case(&api)))).unwrap();
+        if ours != theirs {
+            wrong.push(text::first_difference(&api, &ours, &theirs));
         }
     }
-    out
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A fresh server that holds three records in partition 0 of the topic `t`.
+struct Stand {
+    client: RawClient,
+    normal: Normal,
+    topic_id: String,
+}
+
+impl Stand {
+    fn new(mut client: RawClient, normal: Normal) -> Self {
+        let topic_id = create_topic(&mut client, "t", 2, &[]);
+        (0..2).for_each(|partition| wait_until_led(&mut client, partition));
+        assert_eq!(produce(&mut client, "t", 0, &exchanges::three_records())["errorCode"], 0);
+        Self { client, normal, topic_id }
+    }
+
+    /// All exchanges of an API.
+    fn transcript(&mut self, api: &str, versions: RangeInclusive<i16>) -> String {
+        let mut out = format!("{api}\n");
+        for version in versions {
+            for (title, body) in exchanges::of(api, &Stage { version, topic_id: &self.topic_id }) {
+                let body = wire::fit(&format!("{api}Request"), version, &body).unwrap();
+                out += &exchange(&mut self.client, &mut self.normal, (api, version), title, &body);
+            }
+        }
+        out
+    }
+}
+
+/// Apache Kafka creates a topic before its broker knows that it leads.
+fn wait_until_led(client: &mut RawClient, partition: i32) {
+    let asked = json!([{"partitionIndex": partition, "timestamp": -1}]);
+    let body = json!({"replicaId": -1, "topics": [{"name": "t", "partitions": asked}]});
+    while client.call("ListOffsets", 7, &body).unwrap()["topics"][0]["partitions"][0]["errorCode"] != 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// One request and its response, as text.

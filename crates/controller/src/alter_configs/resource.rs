@@ -79,7 +79,7 @@ fn alter_loggers(view: View<'_>, alteration: &Alteration<'_, '_>) -> Result<Reco
 /// A node alters its own configuration, or the default of all.
 fn check_node(view: View<'_>, name: &str, expected: &str, received: &str) -> Result<(), ApiError> {
     let own = view.config.node_id();
-    match name.parse() {
+    match name.parse::<i32>() {
         _ if name.is_empty() => Ok(()),
         Ok(id) if own == id => Ok(()),
         Ok(id) => Err(invalid_request(format!("{expected} {own}, {received} {id}"))),

@@ -10,6 +10,7 @@ use super::{Log, Segment};
 use crate::config::LogConfig;
 use crate::error::{IoContext, LogError, Result};
 use crate::index::{IndexEntry, OffsetEntry, TimeEntry};
+use crate::producers::{ProducerBatch, Unwritten, write_snapshot};
 use crate::segment::RESERVE_FROM;
 
 /// Space reserved behind the end: as much again as the segment has, within these bounds, bytes.
@@ -17,13 +18,15 @@ const RESERVE: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 /// Positions in an index are 31 bits.
 const MAX_SEGMENT_BYTES: u64 = i32::MAX as u64;
 
-/// Where an append went. The batches' base offsets stand in their first eight bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Where an append went. The base offsets of the batches that were written stand in their first eight bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appended {
-    /// Offset of the first record of the first batch.
+    /// Offset of the first record of the first batch that was written; the log end offset when none was.
     pub first_offset: i64,
-    /// Offset of the last record of the last batch.
+    /// Offset of the last record of the last batch that was written; one below `first_offset` when none was.
     pub last_offset: i64,
+    /// The batches that were left out, by their place among those given, ascending; takes no memory when there are none.
+    pub unwritten: Vec<(usize, Unwritten)>,
 }
 
 /// What an append does to the last segment before anything is written.
@@ -65,22 +68,47 @@ impl Log {
     ///
     /// One write, unless a segment is rolled in between; index entries stay in memory until there are many. The log end offset moves last.
     ///
+    /// A batch of an idempotent producer is judged by what its producer has written, earlier batches of the same call included. One that may
+    /// not follow is left out and changes nothing; its buffer is of no use afterwards.
+    ///
     /// # Errors
     /// Nothing was appended then. [`LogError::BatchTooLarge`], [`LogError::Malformed`], [`LogError::Poisoned`], [`LogError::Io`]. Only
     /// when a failed write can't be cut off again is the outcome open, and the log is poisoned.
     pub fn append(&mut self, batches: &mut [&mut [u8]], leader_epoch: i32, now_ms: i64) -> Result<Appended> {
         self.writable()?;
         let mut next = self.log_end_offset;
-        for bytes in batches.iter_mut() {
+        let mut unwritten = Vec::new();
+        let last = batches.len().saturating_sub(1);
+        self.producers.begin_append();
+        for (at, bytes) in batches.iter_mut().enumerate() {
             let mut batch = BatchMut::parse(bytes)?;
             batch.set_base_offset(next);
             batch.set_partition_leader_epoch(leader_epoch);
-            next = self.admissible(&batch.as_batch(), next)?;
+            let batch = batch.as_batch();
+            let after = self.admissible(&batch, next)?;
+            match self.judge(&batch, at < last) {
+                Ok(()) => next = after,
+                Err(why) => unwritten.push((at, why)),
+            }
         }
-        match batches {
+        if !unwritten.is_empty() && next == self.log_end_offset {
+            return Ok(Appended { first_offset: next, last_offset: next - 1, unwritten });
+        }
+        let appended = match batches {
             [one] => self.append_placed(&[IoSlice::new(one)], now_ms),
-            many => self.append_placed(&many.iter().map(|bytes| IoSlice::new(bytes)).collect::<Vec<_>>(), now_ms),
+            many => self.append_placed(&written(many, &unwritten), now_ms),
+        };
+        appended.map(|appended| Appended { unwritten, ..appended })
+    }
+
+    /// Whether a batch may follow those of its producer. With `more` to come it counts as written from now on.
+    fn judge(&mut self, batch: &Batch<'_>, more: bool) -> std::result::Result<(), Unwritten> {
+        let Some(batch) = ProducerBatch::of(batch) else { return Ok(()) };
+        self.producers.judge(&batch)?;
+        if more {
+            self.producers.admit(&batch);
         }
+        Ok(())
     }
 
     /// Appends whole batches that have their offsets and epochs from elsewhere: a leader's, or the metadata quorum's.
@@ -131,7 +159,7 @@ impl Log {
         }
         self.closed_cleanly = false;
         self.log_end_offset = last_offset + 1;
-        Ok(Appended { first_offset, last_offset })
+        Ok(Appended { first_offset, last_offset, unwritten: Vec::new() })
     }
 
     /// Writes the batches in as few runs as rolling allows.
@@ -209,6 +237,9 @@ impl Log {
             let batch = checked(bytes);
             let size = batch.size() as u64;
             active.note_batch(batch.last_offset(), batch.max_timestamp(), size, self.config.index_interval_bytes);
+            if let Some(batch) = ProducerBatch::of(&batch) {
+                self.producers.apply(&batch);
+            }
         }
         let first = checked(&batches[0]);
         let start =
@@ -245,7 +276,7 @@ impl Log {
         self.roll_to(self.log_end_offset, now_ms)
     }
 
-    /// Stages *finish* and *create*.
+    /// Stages *finish*, *snapshot* and *create*.
     pub(super) fn roll_to(&mut self, base_offset: i64, now_ms: i64) -> Result<()> {
         let home = &self.home;
         let active = self.segments.last_mut().expect("a log has a segment");
@@ -262,6 +293,9 @@ impl Log {
             }
             active.indexes_synced = true;
         }
+        if self.synced_snapshot != Some(base_offset) {
+            write_snapshot(home, base_offset, &self.producers)?;
+        }
         self.marks.names += 1;
         match Segment::create(home, base_offset) {
             Ok(next) => self.segments.push(next),
@@ -277,6 +311,13 @@ impl Log {
         self.closed_cleanly = false;
         Ok(())
     }
+}
+
+/// The batches that are not left out.
+fn written<'b>(batches: &'b [&mut [u8]], unwritten: &[(usize, Unwritten)]) -> Vec<IoSlice<'b>> {
+    let mut left_out = unwritten.iter().map(|(at, _)| *at).peekable();
+    let written = batches.iter().enumerate().filter(|(at, _)| left_out.next_if_eq(at).is_none());
+    written.map(|(_, bytes)| IoSlice::new(bytes)).collect()
 }
 
 /// The view of a batch that was checked when the append began.

@@ -85,16 +85,20 @@ impl Log {
     fn plan_snapshots(&self, closing: &mut Closing) -> Result<()> {
         let (disk, dir) = (&self.home.disk, &self.home.dir);
         let name = segment_name(self.log_end_offset, SNAPSHOT);
-        let mut needed = self.size() > 0;
+        let mut needed = self.size() > 0 || !self.producers.is_empty();
+        needed &= self.synced_snapshot != Some(self.log_end_offset);
         for entry in disk.list(dir).context("listing", dir)? {
             let Some(offset) = segment_offset(&entry.name, SNAPSHOT) else { continue };
-            needed &= entry.name != name;
             if offset != self.log_end_offset && self.segments.iter().all(|segment| segment.base_offset != offset) {
                 closing.strays.push(dir.join(&entry.name));
             }
         }
         if needed {
-            closing.small.push(Replacement::write(&**disk, &dir.join(name), &snapshot::empty())?);
+            closing.small.push(Replacement::write(
+                &**disk,
+                &dir.join(name),
+                &snapshot::format(self.producers.states()),
+            )?);
         }
         Ok(())
     }
@@ -106,6 +110,7 @@ impl Log {
             return closed;
         }
         self.flushed_to = self.log_end_offset;
+        self.synced_snapshot = Some(self.log_end_offset);
         for segment in &mut self.segments {
             segment.indexes_synced = true;
         }

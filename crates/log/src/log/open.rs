@@ -11,9 +11,9 @@ use crate::config::LogConfig;
 use crate::epochs::EpochCache;
 use crate::error::{IoContext, Result};
 use crate::names::{
-    CLEANED, DELETED, EPOCHS, Home, INDEX, LOG, SNAPSHOT, SWAP, TIME_INDEX, TXN_INDEX, offset_before, segment_name,
-    segment_offset,
+    CLEANED, DELETED, EPOCHS, Home, INDEX, LOG, SNAPSHOT, SWAP, TIME_INDEX, TXN_INDEX, offset_before, segment_offset,
 };
+use crate::producers::{Source, restore};
 use crate::recover::{Rebuilt, rebuild};
 use crate::segment::Segment;
 use crate::text::read_text;
@@ -49,7 +49,7 @@ pub struct Recovery {
 impl Log {
     /// Opens the log in `dir`. A directory or segment that is missing is made; the directory above must exist.
     ///
-    /// After an orderly stop nothing is read but names, sizes and the epochs. Otherwise every segment from the one that holds the recovery point
+    /// After an orderly stop nothing is read but names, sizes, the epochs and the producer snapshot. Otherwise every segment from the one that holds the recovery point
     /// on is checked batch by batch, gets new indexes, and the log ends before the first bad batch. A segment without its index files is
     /// read and indexed in any case.
     ///
@@ -69,8 +69,9 @@ impl Log {
         let mut loader = Loader { home, config, params, recovery: Recovery::default(), epochs: EpochCache::default() };
         let entries = loader.tidy()?;
         let found = loader.load_segments(&entries)?;
+        let snapshots = found.snapshots.clone();
         let (segments, end) = loader.settle(found)?;
-        Ok(loader.finish(segments, end, &entries, fresh))
+        loader.finish(segments, end, &snapshots, Origin { created: entries.is_empty(), fresh })
     }
 }
 
@@ -81,6 +82,14 @@ struct Loader {
     params: OpenParams,
     recovery: Recovery,
     epochs: EpochCache,
+}
+
+/// What was there before.
+struct Origin {
+    /// Nothing in the directory.
+    created: bool,
+    /// Not even the directory.
+    fresh: bool,
 }
 
 /// The segments in their order.
@@ -362,19 +371,20 @@ impl Loader {
         Segment::create(&self.home, self.params.log_start_offset.max(0))
     }
 
-    fn finish(self, segments: Vec<Segment>, end: i64, entries: &[Entry], fresh: bool) -> (Log, Recovery) {
+    fn finish(self, segments: Vec<Segment>, end: i64, snapshots: &[i64], origin: Origin) -> Result<(Log, Recovery)> {
         let Loader { home, config, params, recovery, mut epochs } = self;
         let first = segments[0].base_offset;
         let log_start_offset = params.log_start_offset.max(first);
         let unchanged = epochs.version();
         epochs.truncate_from_end(end);
         epochs.truncate_from_start(log_start_offset);
-        let created = entries.is_empty();
-        let snapshot = segment_name(end, SNAPSHOT);
-        let snapshot = entries.iter().any(|entry| entry.name == snapshot);
-        let complete = snapshot || segments.iter().all(|segment| segment.size == 0);
+        let expire = Some((params.now_ms, config.producer_id_expiration_ms));
+        let source = Source { home: &home, segments: &segments, end, clean: params.clean, expire };
+        let restored = restore(&source, snapshots)?;
+        let at_end = restored.snapshot == Some(end);
+        let complete = at_end || (segments.iter().all(|segment| segment.size == 0) && restored.producers.is_empty());
         let unread = recovery == Recovery::default() && epochs.version() == unchanged;
-        let untouched = params.clean && !created && complete && unread;
+        let untouched = params.clean && !origin.created && complete && unread;
         let log = Log {
             home,
             config,
@@ -383,9 +393,11 @@ impl Loader {
             flushed_to: if params.clean { end } else { params.recovery_point.clamp(first, end) },
             epochs,
             recent: super::Recent::default(),
+            producers: restored.producers,
+            synced_snapshot: (params.clean && at_end).then_some(end),
             shared: Arc::default(),
             generation: 0,
-            marks: Marks { names: u64::from(!untouched), parent: u64::from(fresh), epochs: 0 },
+            marks: Marks { names: u64::from(!untouched), parent: u64::from(origin.fresh), epochs: 0 },
             synced: Marks::default(),
             flushes: 0,
             active_since_ms: params.now_ms,
@@ -393,6 +405,6 @@ impl Loader {
             closed: false,
             segments,
         };
-        (log, recovery)
+        Ok((log, recovery))
     }
 }

@@ -3,6 +3,7 @@
 use super::Log;
 use crate::error::{IoContext, Result};
 use crate::names::{SNAPSHOT, segment_offset};
+use crate::producers::{Producers, Source, remove_snapshots, restore};
 use crate::segment::Segment;
 
 impl Log {
@@ -39,7 +40,7 @@ impl Log {
         restarted
     }
 
-    /// Stages *drop*, *names*, *cut*. Also undoes a failed append, whose batches are above the log end offset.
+    /// Stages *drop*, *names*, *cut*, *producers*. Also undoes a failed append, whose batches are above the log end offset.
     pub(super) fn cut_log(&mut self, offset: i64) -> Result<()> {
         self.supersede_flushes();
         self.recent.clear();
@@ -52,12 +53,26 @@ impl Log {
         self.flushed_to = self.flushed_to.min(self.log_end_offset);
         self.epochs.truncate_from_end(self.log_end_offset);
         self.closed_cleanly = false;
+        self.restore_producers()
+    }
+
+    /// Stage *producers*.
+    fn restore_producers(&mut self) -> Result<()> {
+        let home = &self.home;
+        let entries = home.disk.list(&home.dir).context("listing", &home.dir)?;
+        let snapshots: Vec<i64> = entries.iter().filter_map(|entry| segment_offset(&entry.name, SNAPSHOT)).collect();
+        let (segments, end) = (&self.segments[..], self.log_end_offset);
+        self.producers = restore(&Source { home, segments, end, clean: false, expire: None }, &snapshots)?.producers;
+        self.synced_snapshot = None;
         Ok(())
     }
 
     fn restart_at(&mut self, offset: i64) -> Result<()> {
         self.supersede_flushes();
         self.recent.clear();
+        self.producers = Producers::default();
+        self.synced_snapshot = None;
+        remove_snapshots(&self.home)?;
         let dropped = self.drop_segments(|_| true);
         if self.segments.is_empty() {
             // Stands in until the files are there, also if they can't be made.
@@ -74,7 +89,7 @@ impl Log {
         Ok(())
     }
 
-    /// Stages *drop* and *names*: the last segments, as far as `which` says, and the producer snapshots of offsets that go with them.
+    /// Stages *drop* and *names*: the last segments, as far as `which` says.
     ///
     /// From the last one down, so that a crash leaves no gap; made durable, so that none comes back behind what is written next.
     fn drop_segments(&mut self, which: impl Fn(&Segment) -> bool) -> Result<()> {
@@ -82,14 +97,7 @@ impl Log {
         if keep == self.segments.len() {
             return Ok(());
         }
-        let end = self.segments[keep].base_offset;
         let dir = &self.home.dir;
-        for entry in self.home.disk.list(dir).context("listing", dir)? {
-            if segment_offset(&entry.name, SNAPSHOT).is_some_and(|offset| offset > end) {
-                let path = dir.join(&entry.name);
-                self.home.disk.remove_file(&path).context("removing", &path)?;
-            }
-        }
         while self.segments.len() > keep {
             self.active().remove(&self.home)?;
             self.segments.pop();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use milena_io::{Disk, FileExt, OpenMode, SimDisk};
-use milena_log::{Log, LogConfig, OpenParams, Recovery};
+use milena_log::{Log, LogConfig, OpenParams, ProducerState, Recovery};
 use milena_records::{BATCH_OVERHEAD, Batch, BatchMut, batches};
 
 /// A batch of `count` records that are `payload` bytes of noise together: the log never looks into them.
@@ -25,6 +25,35 @@ pub(crate) fn batch(count: i32, payload: usize, max_timestamp: i64) -> Vec<u8> {
     }
     BatchMut::parse(&mut bytes).unwrap().update_crc();
     bytes
+}
+
+/// A batch of an idempotent producer.
+pub(crate) fn sent_by(producer_id: i64, epoch: i16, base_sequence: i32, mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes[43..51].copy_from_slice(&producer_id.to_be_bytes());
+    bytes[51..53].copy_from_slice(&epoch.to_be_bytes());
+    bytes[53..57].copy_from_slice(&base_sequence.to_be_bytes());
+    BatchMut::parse(&mut bytes).unwrap().update_crc();
+    bytes
+}
+
+/// What a walk over all batches says of their producers, in the order of their ids.
+pub(crate) fn producers_of(bytes: &[u8]) -> Vec<ProducerState> {
+    let mut states: Vec<ProducerState> = Vec::new();
+    for batch in batches(bytes).map(Result::unwrap).filter(Batch::has_producer_id) {
+        states.retain(|state| state.producer_id != batch.producer_id());
+        states.push(ProducerState {
+            producer_id: batch.producer_id(),
+            epoch: batch.producer_epoch(),
+            last_sequence: batch.last_sequence(),
+            last_offset: batch.last_offset(),
+            offset_delta: batch.last_offset_delta(),
+            timestamp: batch.max_timestamp(),
+            coordinator_epoch: -1,
+            current_txn_first_offset: -1,
+        });
+    }
+    states.sort_by_key(|state| state.producer_id);
+    states
 }
 
 /// A batch with its offsets and epoch.

@@ -1,7 +1,5 @@
 //! `milena start`.
 
-use std::fmt;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -24,53 +22,51 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let began = Instant::now();
     let filter = EnvFilter::try_from_env("MILENA_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).log_internal_errors(false).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).init();
     let (settings, config) = arguments.settings.load()?;
-    raise_descriptor_limit();
     let signals = Signals::listen()?;
     let data_dirs = config.log_dirs().join(", ");
+    take_open_files();
     let broker = Broker::start(config, !settings.has_file())?;
     tell(&broker, &data_dirs, began);
     let signal = signals.wait();
-    say(format_args!("milena: {signal} received, stopping"));
+    println!("milena: {signal} received, stopping");
     broker.stop()?;
-    say(format_args!("milena: stopped in order; the next start has nothing to recover"));
+    println!("milena: stopped in order; the next start has nothing to recover");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Each partition and each connection holds a file open: raises the limit to what the system allows, as a JVM does.
+fn take_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some() && limit.current != limit.maximum {
+        let all = Rlimit { current: limit.maximum, ..limit };
+        if let Err(error) = setrlimit(Resource::Nofile, all) {
+            println!("milena: the limit of open files can't be raised: {error}");
+        }
+    }
 }
 
 /// Says what the start found, and that it is over.
 fn tell(broker: &Broker, data_dirs: &str, began: Instant) {
     let report = broker.report();
     if let Some(line) = report.formatted.last() {
-        say(format_args!("milena: {line}"));
+        println!("milena: {line}");
     }
     let found = report.found;
     if found.partitions > 0 {
         let how = if report.clean { "stopped in order" } else { "not stopped in order" };
-        say(format_args!(
+        println!(
             "milena: {} partitions, {how} last time; {} checked, {} bytes cut",
             found.partitions, found.recovered, found.bytes_cut
-        ));
+        );
     }
     for (name, address) in broker.addresses() {
-        say(format_args!("milena: {name} listens on {address}"));
+        println!("milena: {name} listens on {address}");
     }
-    say(format_args!("milena: ready after {} ms, data in {data_dirs}", began.elapsed().as_millis()));
+    println!("milena: ready after {} ms, data in {data_dirs}", began.elapsed().as_millis());
     // Tools and test containers wait for this line.
-    say(format_args!("[KafkaRaftServer nodeId={}] Kafka Server started", broker.node_id()));
-}
-
-/// A line on standard output. Where nobody reads it any more, or its disk is full, the broker goes on without.
-fn say(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stdout(), "{line}");
-}
-
-/// Allows as many open files as the system lets this process have: every segment and every connection is one.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, limit = limit.current, "the limit of open files can't be raised");
-    }
+    println!("[KafkaRaftServer nodeId={}] Kafka Server started", broker.node_id());
 }
 
 /// Ctrl-C, SIGTERM and SIGHUP.

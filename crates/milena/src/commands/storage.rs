@@ -1,15 +1,16 @@
 //! `milena storage`: Kafka's kafka-storage, by the same names.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Error, Result};
 use milena_config::BrokerConfig;
-use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng};
+use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng, Rng};
 use milena_metadata::MetadataVersion;
-use milena_quorum::{FormatOptions, QuorumArguments, QuorumMode, random_uuid};
+use milena_protocol::Uuid;
+use milena_protocol::messages::UserScramCredentialRecord;
+use milena_quorum::{FormatOptions, QuorumArguments, QuorumMode};
 use milena_raft::VoterEndpoint;
 
 use crate::settings;
@@ -23,6 +24,18 @@ pub enum Command {
     Info(settings::Arguments),
     /// Prints a random id, such as a cluster's.
     RandomUuid,
+    /// Tells which features' levels a Kafka release begins with.
+    VersionMapping {
+        /// Kafka release or metadata version; the newest stable one when not given.
+        #[arg(long, short = 'r', value_name = "VERSION")]
+        release_version: Option<String>,
+    },
+    /// Tells what levels of features depend on.
+    FeatureDependencies {
+        /// A feature's level; can be given many times.
+        #[arg(long, short = 'f', value_name = "FEATURE=LEVEL", required = true)]
+        feature: Vec<String>,
+    },
 }
 
 /// Arguments of `milena storage format`.
@@ -42,6 +55,9 @@ pub struct Format {
     /// A feature's level; can be given many times.
     #[arg(long, short = 'f', value_name = "FEATURE=LEVEL")]
     feature: Vec<String>,
+    /// A SCRAM credential to begin with: SCRAM-SHA-256=[name=alice,password=secret]; can be given many times.
+    #[arg(long, short = 'S', value_name = "CREDENTIAL")]
+    add_scram: Vec<String>,
     /// A quorum of which this node is the only voter.
     #[arg(long, short = 's')]
     standalone: bool,
@@ -59,7 +75,17 @@ pub fn run(command: &Command) -> Result<ExitCode> {
         Command::Format(arguments) => arguments.run(),
         Command::Info(settings) => info(settings),
         Command::RandomUuid => {
-            println!("{}", random_uuid(&mut RealRng));
+            println!("{}", random_id());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::VersionMapping { release_version } => {
+            print!("{}", milena_quorum::version_mapping(release_version.as_deref())?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::FeatureDependencies { feature } => {
+            let levels = feature.iter().map(|text| milena_quorum::parse_feature(text));
+            let levels = levels.collect::<Result<Vec<_>, _>>().map_err(Error::msg)?;
+            print!("{}", milena_quorum::feature_dependencies(&levels)?);
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -96,7 +122,7 @@ impl Format {
 
     fn options(&self, config: &BrokerConfig) -> Result<FormatOptions> {
         let release = self.release_version.as_deref().map(MetadataVersion::from_name).transpose()?;
-        let cluster_id = self.cluster_id.clone().unwrap_or_else(|| random_uuid(&mut RealRng).to_string());
+        let cluster_id = self.cluster_id.clone().unwrap_or_else(|| random_id().to_string());
         Ok(FormatOptions {
             cluster_id,
             node_id: config.node_id(),
@@ -105,9 +131,9 @@ impl Format {
             is_controller: config.is_controller(),
             mode: self.mode(config)?,
             release,
-            features: self.features()?,
+            features: milena_quorum::parse_features(&self.feature).map_err(Error::msg)?,
             ignore_formatted: self.ignore_formatted,
-            scram: Vec::new(),
+            scram: self.credentials()?,
         })
     }
 
@@ -125,13 +151,12 @@ impl Format {
         Ok(QuorumMode::choose(arguments)?)
     }
 
-    fn features(&self) -> Result<BTreeMap<String, i16>> {
-        let mut features = BTreeMap::new();
-        for text in &self.feature {
-            let Some((name, level)) = text.split_once('=') else { bail!("--feature wants NAME=LEVEL, not '{text}'") };
-            let level = level.trim().parse().with_context(|| format!("level of feature {name}"))?;
-            features.insert(name.trim().to_owned(), level);
-        }
-        Ok(features)
+    fn credentials(&self) -> Result<Vec<UserScramCredentialRecord<'static>>> {
+        let credentials = self.add_scram.iter().map(|text| milena_quorum::parse_scram(text, &mut RealRng));
+        Ok(credentials.collect::<Result<_, _>>()?)
     }
+}
+
+fn random_id() -> Uuid {
+    Uuid::random(|bytes| RealRng.fill(bytes))
 }

@@ -10,6 +10,7 @@ mod conf;
 mod fetch;
 mod frame;
 mod frame_evil;
+mod idem;
 mod key;
 mod limit;
 mod lo;
@@ -38,6 +39,7 @@ pub(super) fn run(cx: &mut Context<'_>, id: &str) -> Result<Option<Value>> {
         "conf" => conf::run(cx, &parts[1..]),
         "fetch" => fetch::run(cx, &parts[1..]),
         "frame" => frame::run(cx, &parts[1..]),
+        "idem" => idem::run(cx, &parts[1..]),
         "key" => key::run(cx, &parts[1..]),
         "limit" => limit::run(cx, &parts[1..]),
         "lo" => lo::run(cx, &parts[1..]),

@@ -19,6 +19,9 @@ pub(super) const FIRST_TOPIC_ID_VERSION: i16 = 13;
 /// First version that gives the replica's state instead of its id.
 const FIRST_REPLICA_STATE_VERSION: i16 = 15;
 
+/// Most bytes of records in an answer, whatever is configured: its length prefix has 31 bits.
+const MOST_BYTES: i32 = 1 << 30;
+
 /// A Fetch request, independent of the bytes it came in.
 pub(super) struct Fetch {
     /// Version of the request.
@@ -55,8 +58,13 @@ pub(super) enum SessionUse {
     None,
     /// Begins one with the answer.
     Begin,
-    /// Goes on with this one: only what changed is answered.
-    Incremental(i32),
+    /// Goes on with one: only what changed is answered.
+    Incremental {
+        /// The session's id.
+        id: i32,
+        /// Number of this request, see [`FetchPartitions::begin_request`].
+        request: u64,
+    },
     /// Asks for one that can't be had: nothing but this error is answered.
     Refused(ErrorCode),
 }
@@ -81,7 +89,7 @@ pub(super) fn open(
         correlation_id: call.header.correlation_id,
         max_wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
         min_bytes: i64::from(request.min_bytes),
-        max_bytes: i64::from(request.max_bytes.min(most_bytes)),
+        max_bytes: i64::from(request.max_bytes.min(most_bytes).min(MOST_BYTES)),
         isolation: request.isolation_level,
         replica,
         partitions,
@@ -140,7 +148,7 @@ fn go_on(
     for slot in partitions.slots() {
         refresh(slot, by_id, topics);
     }
-    SessionUse::Incremental(request.session_id)
+    SessionUse::Incremental { id: request.session_id, request: partitions.begin_request() }
 }
 
 fn forgotten_key(topic: &ForgottenTopic<'_>, index: i32, by_id: bool) -> SlotKey {

@@ -103,7 +103,7 @@ fn read_partition(
     if fetch.replica >= 0 {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
     }
-    if fetch.max_bytes < 0 || slot.max_bytes < 0 || !(0..=1).contains(&fetch.isolation) {
+    if fetch.max_bytes < 0 || slot.max_bytes < 0 || !fetch.isolation_is_known() {
         return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
     }
     if slot.current_leader_epoch >= 0 {

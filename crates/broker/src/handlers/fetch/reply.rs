@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use milena_io::FileExt;
 use milena_log::Slice;
 use milena_net::Outgoing;
 use milena_protocol::messages::fetch_response::{EpochEndOffset, FetchResponse, FetchableTopicResponse, PartitionData};
@@ -31,13 +32,18 @@ pub(super) fn answer(
     out: &mut Outgoing,
 ) -> Result<(), Refusal> {
     if let SessionUse::Refused(error) = fetch.session {
-        let response = FetchResponse { error_code: error.0, ..Default::default() };
-        return put(fetch, out, &response, Vec::new());
+        return refuse(fetch, 0, error, out);
     }
     let session_id = session_id(fetch, sessions);
-    let incremental = matches!(fetch.session, SessionUse::Incremental(_));
     let copied = Copied::small(&mut read.partitions);
     let mut partitions = fetch.partitions.lock();
+    let incremental = match fetch.session {
+        SessionUse::Incremental { request, .. } if request != partitions.newest_request() => {
+            return refuse(fetch, session_id, ErrorCode::INVALID_FETCH_SESSION_EPOCH, out);
+        }
+        SessionUse::Incremental { .. } => true,
+        _ => false,
+    };
     let told = tell(partitions.slots(), &read.partitions, incremental);
     let response = FetchResponse {
         error_code: if fetch.isolation_is_known() { 0 } else { ErrorCode::UNKNOWN_SERVER_ERROR.0 },
@@ -55,13 +61,18 @@ pub(super) fn answer(
     Ok(())
 }
 
+/// Answers nothing but an error.
+fn refuse(fetch: &Fetch, session_id: i32, error: ErrorCode, out: &mut Outgoing) -> Result<(), Refusal> {
+    put(fetch, out, &FetchResponse { error_code: error.0, session_id, ..Default::default() }, Vec::new())
+}
+
 fn session_id(fetch: &Fetch, sessions: &FetchSessions) -> i32 {
     match fetch.session {
         SessionUse::Begin if fetch.isolation_is_known() => {
             let by_id = fetch.version >= FIRST_TOPIC_ID_VERSION;
             sessions.begin(&fetch.partitions, by_id, Instant::now())
         }
-        SessionUse::Incremental(id) => id,
+        SessionUse::Incremental { id, .. } => id,
         _ => 0,
     }
 }
@@ -106,7 +117,8 @@ impl Copied {
             return None;
         }
         self.bytes.resize(start + slice.len, 0);
-        if slice.file.read_at(&mut self.bytes[start..], slice.position).is_err() {
+        if let Err(error) = slice.file.read_exact_at(&mut self.bytes[start..], slice.position) {
+            tracing::error!(segment = slice.segment, position = slice.position, %error, "records can't be read");
             self.bytes.truncate(start);
             read.fail(ErrorCode::KAFKA_STORAGE_ERROR);
         }
@@ -171,4 +183,53 @@ fn put(fetch: &Fetch, out: &mut Outgoing, response: &FetchResponse<'_>, large: V
         out.file_at(gap.at, Arc::clone(file), slice.position, gap.len as u64);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use milena_protocol::{Message, Reader, Uuid};
+    use parking_lot::Mutex;
+
+    use super::super::read;
+    use super::*;
+    use crate::fetch_sessions::{FetchPartitions, SlotKey};
+    use crate::partition::TopicIdentity;
+
+    const VERSION: i16 = 12;
+
+    fn add(partitions: &Mutex<FetchPartitions>, index: i32) {
+        let topic = Arc::new(TopicIdentity { name: "t".into(), id: Uuid::ZERO });
+        let slot = || Slot::new(topic, index, Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
+        partitions.lock().entry(SlotKey::Name("t".into(), index), slot);
+    }
+
+    #[test]
+    fn a_fetch_is_refused_when_another_request_has_gone_on_with_its_session() {
+        let partitions = Arc::<Mutex<FetchPartitions>>::default();
+        add(&partitions, 0);
+        let request = partitions.lock().begin_request();
+        let fetch = Fetch {
+            version: VERSION,
+            correlation_id: 1,
+            max_wait: Duration::ZERO,
+            min_bytes: 1,
+            max_bytes: 1,
+            isolation: 0,
+            replica: -1,
+            partitions: Arc::clone(&partitions),
+            session: SessionUse::Incremental { id: 7, request },
+        };
+        let mut read = read::read(&fetch);
+        add(&partitions, 1);
+        partitions.lock().begin_request();
+        let mut out = Outgoing::new();
+        answer(&fetch, &mut read, &FetchSessions::new(1, Duration::ZERO), &mut out).unwrap();
+        // In front of the body: size, correlation id, no tags.
+        let response = FetchResponse::decode(&mut Reader::new(&out.bytes[9..]), VERSION).unwrap();
+        let refused = (ErrorCode::INVALID_FETCH_SESSION_EPOCH.0, 7);
+        assert_eq!((response.error_code, response.session_id), refused);
+        assert!(response.responses.is_empty());
+    }
 }

@@ -1,6 +1,7 @@
 //! Appends the batches of taken-together Produce requests: their records are checked before the partition's lock is taken,
 //! then there is one write for each partition.
 
+use milena_log::Unwritten;
 use milena_protocol::ErrorCode;
 
 use super::plan::{Part, Plan};
@@ -71,17 +72,34 @@ fn append_group(
         taken.extend(accepted.rebuilt.as_deref_mut().or_else(|| batches[*at].take()));
     }
     match partition.append_as_leader(&mut taken, now_ms) {
-        Ok(()) => {
+        Ok(appended) => {
             let offsets: Vec<i64> = taken.iter().map(|batch| base_offset(batch)).collect();
             for ((at, accepted), base_offset) in good.iter().zip(offsets) {
                 parts[*at].base_offset = base_offset;
                 parts[*at].append_time = accepted.append_time.unwrap_or(-1);
                 parts[*at].log_start_offset = partition.log_start_offset();
             }
+            for (place, why) in appended.unwritten {
+                leave_out(&mut parts[good[place].0], why);
+            }
         }
-        Err(_) => {
+        Err(error) => {
+            tracing::error!(%partition, %error, "an append failed");
             good.iter().for_each(|(at, _)| parts[*at].refuse(ErrorCode::KAFKA_STORAGE_ERROR, None));
         }
+    }
+}
+
+/// Notes why a batch was not written: its producer's sequences say so. One that was written before is answered as then.
+fn leave_out(part: &mut Part, why: Unwritten) {
+    (part.base_offset, part.append_time) = match why {
+        Unwritten::Duplicate { first_offset, timestamp } => (first_offset, timestamp),
+        Unwritten::OutOfOrderSequence | Unwritten::InvalidProducerEpoch => (-1, -1),
+    };
+    match why {
+        Unwritten::Duplicate { .. } => {}
+        Unwritten::OutOfOrderSequence => part.refuse_at_log(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER),
+        Unwritten::InvalidProducerEpoch => part.refuse_at_log(ErrorCode::INVALID_PRODUCER_EPOCH),
     }
 }
 

@@ -165,3 +165,7 @@ fn check_batch(part: &mut Part, batch: &Batch<'_>, partition: &Partition) {
         part.refuse(ErrorCode::INVALID_TXN_STATE, None);
     }
 }
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use milena_protocol::ErrorCode;
 use milena_records::validate::{RecordShape, walk, walk_each};
 use milena_records::{
-    Batch, BatchMut, Compression, CompressionError, Compressor, Decompressor, RebuildError, RebuildTarget, RecordError,
-    TimestampType, rebuild,
+    Batch, BatchMut, Compression, CompressionError, Compressor, Decompressor, NO_PRODUCER_ID, RebuildError,
+    RebuildTarget, RecordError, TimestampType, rebuild,
 };
 
 use crate::settings::RecordRules;
@@ -113,7 +113,7 @@ pub(super) fn accept(
     let newest = if source == target && trusted(&batch, rules, now) {
         batch.max_timestamp()
     } else {
-        check(&batch, source, rules, now, tools)?
+        check(&batch, source == target, rules, now, tools)?
     };
     let append_time = (rules.timestamp_type == TimestampType::LogAppendTime).then_some(now);
     let rebuilt = if source == target {
@@ -134,10 +134,11 @@ fn trusted(batch: &Batch<'_>, rules: &RecordRules, now: i64) -> bool {
             || all_in_window(batch.base_timestamp(), batch.max_timestamp(), rules, now))
 }
 
-/// Checks the records; returns their newest stamp, at least [`NO_TIMESTAMP`].
+/// Checks the records; returns their newest stamp, at least [`NO_TIMESTAMP`]. When the batch is not stored `as_it_is`, its
+/// records are counted anew, so that their own offsets do not matter.
 fn check(
     batch: &Batch<'_>,
-    source: Compression,
+    as_it_is: bool,
     rules: &RecordRules,
     now: i64,
     tools: &mut Tools,
@@ -146,7 +147,8 @@ fn check(
     decompressor.set_limit(rules.max_batch_bytes.max(MAX_DECOMPRESSED_BYTES));
     decompressor.set_max_record_size(rules.max_record_bytes);
     let summary = walk(batch, decompressor)?;
-    if source != Compression::None && !summary.offsets_sequential {
+    let is_compressed = batch.compression() != Some(Compression::None);
+    if as_it_is && is_compressed && !summary.offsets_sequential {
         return Err(Rejection::of_batch(ErrorCode::INVALID_RECORD));
     }
     // An append time from the client hides the records' own stamps.
@@ -161,6 +163,10 @@ fn check(
     };
     if !(keys_fit && stamps_fit) {
         refuse_offenders(batch, rules, now, decompressor)?;
+    }
+    // Kafka builds no batch with such stamps or such a producer, though it stores one that it need not build.
+    if !as_it_is && (oldest < NO_TIMESTAMP || batch.producer_id() < NO_PRODUCER_ID) {
+        return Err(Rejection::of_batch(ErrorCode::UNKNOWN_SERVER_ERROR));
     }
     Ok(newest.max(NO_TIMESTAMP))
 }

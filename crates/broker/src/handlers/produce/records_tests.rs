@@ -310,3 +310,39 @@ fn the_checksum_stays_where_nothing_changes() {
     let bytes = stored(good(Compression::None), &rules());
     assert_eq!(Batch::parse(&bytes).unwrap().crc(), crc32c(&good(Compression::None)[21..]));
 }
+
+#[test]
+fn whatever_is_damaged_is_refused_or_stays_readable() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut tools = Tools::new();
+    let mut taken = 0;
+    for round in 0..20_000 {
+        let codec = Compression::ALL[round % 5];
+        let mut bytes = good(codec);
+        for _ in 0..=random.usize(..2) {
+            // Codec and payload; lengths and counts of the header are checked before.
+            let at = if random.u8(..8) == 0 { 22 } else { random.usize(61..bytes.len()) };
+            bytes[at] = random.u8(..);
+        }
+        BatchMut::parse(&mut bytes).unwrap().update_crc();
+        let rules = match random.u8(..4) {
+            0 => rules(),
+            1 => keyed(),
+            2 => append_time(),
+            _ => to(Compression::ALL[random.usize(..5)]),
+        };
+        let before = bytes.clone();
+        match accept(&mut bytes, &rules, NOW, &mut tools) {
+            Err(_) => assert_eq!(bytes, before),
+            Ok(accepted) => {
+                taken += 1;
+                let stored = accepted.rebuilt.unwrap_or(bytes);
+                let batch = Batch::parse(&stored).unwrap();
+                batch.verify_crc().unwrap();
+                walk(&batch, &mut tools.decompressor).unwrap();
+                assert_eq!(batch.size(), stored.len());
+            }
+        }
+    }
+    assert!((1000..19_000).contains(&taken), "{taken}");
+}

@@ -131,7 +131,7 @@ fn find_coordinator(stage: &Stage<'_>) -> Vec<Exchange> {
 
 fn create_topics(stage: &Stage<'_>) -> Vec<Exchange> {
     let named = |name: &str, partitions: i32| {
-        let configs = json!([{"name": "retention.ms", "value": "1000"}]);
+        let configs = json!([{"name": "retention.ms", "value": "01000"}]);
         json!({"name": name, "numPartitions": partitions, "replicationFactor": 1, "configs": configs})
     };
     let ask = |topic: Value, validate: bool| json!({"topics": [topic], "timeoutMs": 30000, "validateOnly": validate});

@@ -1,10 +1,10 @@
 //! Replaces what differs from run to run by fixed values of the same type.
 
+use std::path::Path;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
-
-use crate::common::Node;
 
 const ZERO_UUID: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
@@ -17,10 +17,9 @@ pub struct Normal {
 }
 
 impl Normal {
-    /// For answers of `node`.
-    pub fn new(node: &Node) -> Self {
-        let data_dir = node.data_dir().display().to_string();
-        Self { port: node.address().port(), data_dir, uuids: Vec::new(), sessions: Vec::new() }
+    /// For answers of the server on this port with this data directory.
+    pub fn new(port: u16, data_dir: &Path) -> Self {
+        Self { port, data_dir: data_dir.display().to_string(), uuids: Vec::new(), sessions: Vec::new() }
     }
 
     /// `value` with everything replaced.

@@ -1,6 +1,6 @@
 //! The examples of an article on the record batch and the way of a produced one, as requests.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use super::stored::{answer, records, reply_and_batches, reply_batches_and_records};
@@ -67,12 +67,23 @@ fn hello(from: i64, count: i64) -> Vec<Record> {
     (0..count).map(record).collect()
 }
 
+/// A new producer id; a server that has just started may not have one yet.
+pub(super) fn producer_id(cx: &mut Context<'_>) -> Result<i64> {
+    let body = json!({"transactionalId": null, "transactionTimeoutMs": 60000, "producerId": -1, "producerEpoch": -1});
+    for _ in 0..200 {
+        let given = cx.call("InitProducerId", 4, body.clone())?;
+        if given["errorCode"] == 0 {
+            return given["producerId"].as_i64().context("no producer id");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    bail!("no producer id is given out")
+}
+
 /// Three records and two more of one idempotent producer.
 fn two_batches(cx: &mut Context<'_>) -> Result<Value> {
     let topic = cx.create("t", 1, &[])?;
-    let body = json!({"transactionalId": null, "transactionTimeoutMs": 60000, "producerId": -1, "producerEpoch": -1});
-    let given = cx.call("InitProducerId", 4, body)?;
-    let producer_id = given["producerId"].as_i64().context("no producer id")?;
+    let producer_id = producer_id(cx)?;
     let mut acked = Vec::new();
     for (from, count) in [(0, 3), (3, 2)] {
         let batch = Batch::new(cx.t0() + from, hello(from, count));
