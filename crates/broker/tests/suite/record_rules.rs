@@ -90,3 +90,17 @@ fn records_that_are_stored_with_another_codec_are_counted_anew() {
     odd.producer_id = -7;
     assert_eq!(produce(&mut client, "t", 0, &odd.build())["errorCode"], -1);
 }
+
+#[test]
+fn snappy_bodies_of_every_version_are_read() {
+    let node = Node::start();
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[("compression.type", "zstd")]);
+    for version in [0_u32, 1, 2, 0x8000_0000, u32::MAX] {
+        let batch = Batch::of(2, LONG_AGO).with(Codec::Snappy);
+        let mut payload = Codec::Snappy.compress(&batch.plain()).unwrap();
+        payload[8..12].copy_from_slice(&version.to_be_bytes());
+        let batch = Batch { payload: Some(payload), ..batch }.build();
+        assert_eq!(produce(&mut client, "t", 0, &batch)["errorCode"], 0, "{version}");
+    }
+}

@@ -38,7 +38,7 @@ impl<'a> SnappyStream<'a> {
 
     pub(super) fn next_piece(&mut self, output: &mut Output) -> Result<bool, CompressionError> {
         if self.state == State::Start {
-            self.state = if self.take_xerial_header()? { State::Chunks } else { State::End };
+            self.state = if self.take_xerial_header() { State::Chunks } else { State::End };
             if self.state == State::End {
                 let whole = std::mem::take(&mut self.input);
                 self.decompress_block(whole, output)?;
@@ -51,7 +51,7 @@ impl<'a> SnappyStream<'a> {
         // Fewer than four bytes behind the last chunk are no chunk and no error for the xerial library.
         let Some(length) = four_bytes(self.input, 0) else { return Ok(false) };
         if length == XERIAL_MAGIC[..4] {
-            return if self.take_xerial_header()? {
+            return if self.take_xerial_header() {
                 Ok(true)
             } else {
                 Err(malformed("header within the chunks is cut"))
@@ -64,16 +64,12 @@ impl<'a> SnappyStream<'a> {
         Ok(true)
     }
 
-    fn take_xerial_header(&mut self) -> Result<bool, CompressionError> {
-        let Some((header, rest)) = self.input.split_at_checked(XERIAL_HEADER) else { return Ok(false) };
-        if header[..8] != XERIAL_MAGIC {
-            return Ok(false);
-        }
-        if four_bytes(header, 8).is_none_or(|version| i32::from_be_bytes(version) < XERIAL_VERSION) {
-            return Err(malformed("xerial version is not supported"));
-        }
+    /// Takes a header away if one stands here. Kafka reads bodies of every version that a header can name.
+    fn take_xerial_header(&mut self) -> bool {
+        let header = self.input.split_at_checked(XERIAL_HEADER).filter(|(header, _)| header[..8] == XERIAL_MAGIC);
+        let Some((_, rest)) = header else { return false };
         self.input = rest;
-        Ok(true)
+        true
     }
 
     fn decompress_block(&mut self, block: &[u8], output: &mut Output) -> Result<(), CompressionError> {
