@@ -71,6 +71,17 @@ pub enum BrokerError {
         /// The directory.
         dir: std::path::PathBuf,
     },
+    /// There are partitions, and nothing that tells of them.
+    #[error(
+        "the metadata log in {} is empty, but {} is there: it was lost; restore it, or move the partitions away",
+        dir.display(), partition.display()
+    )]
+    MetadataLost {
+        /// The metadata directory.
+        dir: std::path::PathBuf,
+        /// One of the partitions.
+        partition: std::path::PathBuf,
+    },
     /// A listener can't be opened.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -121,6 +132,6 @@ impl Broker {
         log.shut_down_broker(self.node_id, self.defaults, self.clock.now_ms())?;
         log.close()?;
         let storage = Arc::into_inner(self.storage).ok_or(BrokerError::ControllerFailed)?;
-        Ok(storage.close(&self.replicas.topics(), self.epoch)?)
+        Ok(storage.close(&self.replicas, self.epoch)?)
     }
 }

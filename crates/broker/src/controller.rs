@@ -20,9 +20,12 @@ const QUEUE: usize = 1000;
 /// Why a change was not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ControllerError {
-    /// The metadata log failed or the broker is stopping.
-    #[error("the controller is not available")]
-    Unavailable,
+    /// The metadata log can't be written.
+    #[error("the metadata log can't be written")]
+    Storage,
+    /// The broker is stopping.
+    #[error("the broker is stopping")]
+    Stopping,
 }
 
 type Change = Box<dyn FnOnce(View<'_>) -> (Records, Answer) + Send>;
@@ -39,15 +42,15 @@ impl ControllerHandle {
     /// are durable and the image has them.
     ///
     /// # Errors
-    /// [`ControllerError::Unavailable`] when the records could not be made durable.
+    /// [`ControllerError`]; then nothing was changed.
     pub async fn change<R: Send + 'static>(
         &self,
         decide: impl FnOnce(View<'_>) -> (Records, R) + Send + 'static,
     ) -> Result<R, ControllerError> {
         let (send, receive) = oneshot::channel();
         let change = with_answer(decide, send);
-        self.changes.send(change).await.map_err(|_| ControllerError::Unavailable)?;
-        receive.await.map_err(|_| ControllerError::Unavailable)
+        self.changes.send(change).await.map_err(|_| ControllerError::Stopping)?;
+        receive.await.unwrap_or(Err(ControllerError::Stopping))
     }
 
     /// Makes a change that nobody waits for, unless the controller has too much to do.
@@ -60,15 +63,13 @@ impl ControllerHandle {
 
 fn with_answer<R: Send + 'static>(
     decide: impl FnOnce(View<'_>) -> (Records, R) + Send + 'static,
-    send: oneshot::Sender<R>,
+    send: oneshot::Sender<Result<R, ControllerError>>,
 ) -> Change {
     Box::new(move |view| {
         let (records, response) = decide(view);
-        let answer = move |committed| {
-            if committed {
-                // The asker may have gone away with its connection.
-                let _ = send.send(response);
-            }
+        let answer = move |committed: bool| {
+            // The asker may have gone away with its connection.
+            let _ = send.send(committed.then_some(response).ok_or(ControllerError::Storage));
         };
         (records, Box::new(answer) as Answer)
     })
@@ -114,6 +115,7 @@ fn run(
         let Some((records, answer)) = decide(change, View { image: &image, config: &config }) else { continue };
         let committed = records.is_empty() || commit(&mut log, records, publisher, clock.now_ms());
         answer(committed);
+        publisher.make_missing();
         if let Err(error) = log.maybe_snapshot(clock.now_ms()) {
             tracing::error!(%error, "no snapshot of the metadata could be written");
         }
@@ -154,7 +156,7 @@ mod tests {
     #[test]
     fn a_decision_that_panics_has_no_records_and_no_answer() {
         let (image, config) = (Image::default(), BrokerConfig::load(&Settings::new()).unwrap());
-        let (send, receive) = oneshot::channel::<()>();
+        let (send, receive) = oneshot::channel::<Result<(), ControllerError>>();
         let change = with_answer(|_| panic!("a bad decision"), send);
         assert!(decide(change, View { image: &image, config: &config }).is_none());
         assert!(receive.blocking_recv().is_err());

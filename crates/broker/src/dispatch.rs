@@ -40,9 +40,9 @@ impl Dispatch {
             Handler::Now(handle) => replies.try_ready(|out| handle(&call, &self.ports, out)),
             Handler::Fetch => fetch::serve(&call, &self.ports, replies),
             Handler::Produce => self.produce(&mut [frame], replies),
-            Handler::Decided(decide) => {
+            Handler::Decided(decide, refuse) => {
                 let request = OwnedRequest::new(frame, body_at, peer);
-                later(decided::answer(request, self.ports.controller.clone(), decide), replies);
+                later(decided::answer(request, self.ports.controller.clone(), decide, refuse), replies);
                 Ok(())
             }
             Handler::Later(handle) => {

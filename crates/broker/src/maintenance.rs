@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use milena_log::Checkpoint;
 
+use crate::controller::ControllerHandle;
 use crate::partition::Partition;
 use crate::ports::Live;
 use crate::replicas::Replicas;
@@ -27,10 +28,16 @@ impl Maintenance {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(storage: Arc<Storage>, replicas: Arc<Replicas>, live: Arc<Live>) -> std::io::Result<Self> {
+    pub fn start(
+        storage: Arc<Storage>,
+        replicas: Arc<Replicas>,
+        live: Arc<Live>,
+        controller: ControllerHandle,
+    ) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let run = move || {
-            let mut work = Work { storage, replicas, live, last: [Instant::now(); 3], expired: Instant::now() };
+            let mut work =
+                Work { storage, replicas, live, controller, last: [Instant::now(); 3], expired: Instant::now() };
             while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 work.tick();
             }
@@ -51,6 +58,7 @@ struct Work {
     storage: Arc<Storage>,
     replicas: Arc<Replicas>,
     live: Arc<Live>,
+    controller: ControllerHandle,
     /// When each kind of checkpoint was last written.
     last: [Instant; 3],
     /// When producers were last looked through for those to forget.
@@ -61,6 +69,11 @@ impl Work {
     fn tick(&mut self) {
         self.storage.delete_due();
         self.storage.sync_created();
+        self.storage.forget_deleted(&self.replicas);
+        if self.storage.has_missing() {
+            // Partitions are made by the controller's thread, which tries again after each change.
+            self.controller.try_change(|_| Vec::new());
+        }
         for partition in self.replicas.topics().partitions() {
             flush_rolled(partition);
         }
@@ -87,7 +100,7 @@ impl Work {
     }
 
     fn checkpoint(&self, which: Checkpoint) {
-        if let Err(error) = self.storage.checkpoint(&self.replicas.topics(), which) {
+        if let Err(error) = self.storage.checkpoint(&self.replicas, which) {
             tracing::error!(file = which.file_name(), %error, "a checkpoint can't be written");
         }
     }

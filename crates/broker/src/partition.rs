@@ -36,6 +36,7 @@ pub struct Partition {
     log_start: AtomicI64,
     settings: ArcSwap<PartitionSettings>,
     retired: AtomicBool,
+    failing: AtomicBool,
     waiters: Waiters,
 }
 
@@ -63,6 +64,7 @@ impl Partition {
             log_start: AtomicI64::new(log.log_start_offset()),
             settings: ArcSwap::new(settings),
             retired: AtomicBool::new(false),
+            failing: AtomicBool::new(false),
             waiters: Waiters::default(),
             log: Mutex::new(log),
         })
@@ -93,12 +95,23 @@ impl Partition {
             if self.is_retired() {
                 return Err(LogError::Poisoned { dir: log.dir().to_owned() });
             }
-            let appended = log.append(batches, self.leader_epoch(), now_ms)?;
+            let appended = log.append(batches, self.leader_epoch(), now_ms).inspect_err(|error| self.failed(error))?;
             self.high_watermark.store(appended.last_offset + 1, Ordering::Release);
             appended
         };
+        if self.failing.load(Ordering::Relaxed) {
+            self.failing.store(false, Ordering::Relaxed);
+            tracing::info!(partition = %self, "appends succeed again");
+        }
         self.waiters.wake();
         Ok(appended)
+    }
+
+    /// Tells of the first of consecutive failures only: a full disk fails every request, and its log may be on it.
+    fn failed(&self, error: &LogError) {
+        if !self.failing.swap(true, Ordering::Relaxed) {
+            tracing::error!(partition = %self, %error, "appends fail");
+        }
     }
 
     /// Where records from `offset` on are, as far as consumers may see them; `None` when there are none.

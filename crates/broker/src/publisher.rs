@@ -77,6 +77,7 @@ impl Publisher {
         for partition in self.replicas.remove(delta.topics.deleted.keys().copied()) {
             self.storage.delete_later(&partition);
         }
+        self.storage.forget_deleted(&self.replicas);
     }
 
     fn create_and_lead(&self, image: &Image, delta: &Delta) {
@@ -88,6 +89,24 @@ impl Publisher {
         if !added.is_empty() {
             self.replicas.add(added);
         }
+    }
+
+    /// Tries again to make the partitions that could not be made; not all of them when the first one fails again.
+    pub fn make_missing(&self) {
+        if !self.storage.has_missing() {
+            return;
+        }
+        let image = self.live.image.load_full();
+        let mut missing = self.storage.take_missing().into_iter();
+        for (id, index) in missing.by_ref() {
+            let Some(topic) = image.topics().get_by_id(id) else { continue };
+            let made = self.follow_topic(&image, topic, &BTreeSet::from([index]));
+            if made.is_empty() {
+                break;
+            }
+            self.replicas.add(made);
+        }
+        missing.for_each(|(id, index)| self.storage.note_missing(id, index));
     }
 
     /// Makes the changed partitions of a topic follow; those that are new come back.
@@ -110,7 +129,10 @@ impl Publisher {
                 }),
                 None => match self.storage.create(&identity, index, epoch, &settings) {
                     Ok(partition) => new.push(Arc::new(partition)),
-                    Err(error) => tracing::error!(topic = %topic.name, index, %error, "a partition can't be made"),
+                    Err(error) => {
+                        tracing::error!(topic = %topic.name, index, %error, "a partition can't be made; it is tried again");
+                        self.storage.note_missing(topic.id, index);
+                    }
                 },
             }
         }
@@ -133,3 +155,6 @@ pub fn with_dynamic(config: &BrokerConfig, image: &Image, node_id: i32) -> Broke
     }
     config
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use milena_net::{LocalBoxFuture, Outgoing, Reply};
 use milena_protocol::ApiKey;
 
-use crate::decided::Decide;
+use crate::decided::{Decide, Refuse};
 use crate::handlers;
 use crate::ports::Ports;
 use crate::request::{Call, OwnedRequest, Refusal};
@@ -33,7 +33,7 @@ pub enum Handler {
     /// Answers at once from memory, reading the frame where it was received.
     Now(fn(&Call<'_>, &Ports, &mut Outgoing) -> Result<(), Refusal>),
     /// Decided by the controller, and answered when its records are durable; later requests of the connection wait.
-    Decided(Decide),
+    Decided(Decide, Refuse),
     /// Waits for something: owns a copy of the frame; later requests of the connection wait.
     Later(fn(OwnedRequest, Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>>),
     /// Consecutive Produce requests of one wake-up, taken together.
@@ -53,8 +53,8 @@ impl Api {
     }
 
     /// An API that the controller decides.
-    pub const fn decided(key: ApiKey, versions: RangeInclusive<i16>, decide: Decide) -> Self {
-        Self::new(key, versions, Handler::Decided(decide))
+    pub const fn decided(key: ApiKey, versions: RangeInclusive<i16>, decide: Decide, refuse: Refuse) -> Self {
+        Self::new(key, versions, Handler::Decided(decide, refuse))
     }
 
     /// An API that waits.

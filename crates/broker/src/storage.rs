@@ -1,26 +1,30 @@
 //! The broker's log directories: where partitions are put, opened, checkpointed and deleted. Which partitions there
 //! are is the metadata's word.
 //!
+//! A checkpoint names partitions without their topic ids. So that no line of a deleted topic is taken for one of a later
+//! topic of the same name, the lines go before the deletion is over.
+//!
 //! Order of a stop, so that a crash at any point is seen as one: every log is closed and synced, then the checkpoints
 //! are written, then the clean marker, then the locks go.
 
+mod checkpoints;
 mod open;
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use milena_io::{Clock, Disk};
-use milena_log::{
-    Checkpoint, CleanMarker, DirKind, Log, LogDirectory, LogError, Offsets, OpenParams, PartitionDirName,
-};
+use milena_log::{Checkpoint, CleanMarker, DirKind, Log, LogDirectory, LogError, OpenParams, PartitionDirName};
 use milena_protocol::Uuid;
 use parking_lot::Mutex;
 
 use crate::partition::{Partition, TopicIdentity};
-use crate::replicas::Topics;
+use crate::replicas::Replicas;
 use crate::settings::PartitionSettings;
 
+use checkpoints::Checkpointed;
 pub use open::{Found, Wanted};
 
 /// One log directory.
@@ -35,7 +39,7 @@ pub struct Directory {
 
 impl Directory {
     /// Where it is.
-    pub fn path(&self) -> &std::path::Path {
+    pub fn path(&self) -> &Path {
         self.files.path()
     }
 }
@@ -48,6 +52,9 @@ pub struct Storage {
     deletions: Mutex<Vec<Deletion>>,
     /// New partitions whose files' names and topic ids are not synced yet.
     created: Mutex<Vec<PathBuf>>,
+    checkpointed: Mutex<Checkpointed>,
+    /// Partitions that could not be made, by topic id.
+    missing: Mutex<BTreeSet<(Uuid, i32)>>,
 }
 
 /// Files of a deleted partition, and when they go.
@@ -62,8 +69,15 @@ impl Storage {
     /// # Errors
     /// [`LogError::Locked`] when another process has one of them; then none is locked.
     pub fn lock(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, ids: &[(PathBuf, Uuid)]) -> Result<Self, LogError> {
-        let mut storage =
-            Self { disk, clock, directories: Vec::new(), deletions: Mutex::default(), created: Mutex::default() };
+        let mut storage = Self {
+            disk,
+            clock,
+            directories: Vec::new(),
+            deletions: Mutex::default(),
+            created: Mutex::default(),
+            checkpointed: Mutex::default(),
+            missing: Mutex::default(),
+        };
         for (path, id) in ids {
             match LogDirectory::open(Arc::clone(&storage.disk), path) {
                 Ok(files) => {
@@ -101,6 +115,20 @@ impl Storage {
         Ok(())
     }
 
+    /// A partition's directory, if there is any.
+    ///
+    /// # Errors
+    /// When a directory can't be read.
+    pub fn any_partition(&self) -> Result<Option<PathBuf>, LogError> {
+        for directory in &self.directories {
+            let partitions = directory.files.partitions()?;
+            if let Some(found) = partitions.into_iter().find(|found| found.name.kind == DirKind::Current) {
+                return Ok(Some(found.path));
+            }
+        }
+        Ok(None)
+    }
+
     /// The epoch with which the broker stopped in order; -1 when it did not, or directories say different things.
     pub fn previous_broker_epoch(&self) -> i64 {
         let mut epochs = self.directories.iter().map(|it| it.clean.map_or(-1, |marker| marker.broker_epoch));
@@ -128,12 +156,39 @@ impl Storage {
         let at = (0..self.directories.len()).min_by_key(emptiest).unwrap_or(0);
         let name = PartitionDirName::format(&topic.name, index, DirKind::Current, 0);
         let path = self.directories[at].path().join(name);
-        let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, now_ms: self.clock.now_ms() };
-        let (log, _) = Log::open(Arc::clone(&self.disk), &path, Arc::clone(&settings.log), params)?;
-        milena_log::write_topic_id_unsynced(&*self.disk, &path, &topic.id.to_string())?;
+        if self.disk.metadata(&path).is_ok_and(|found| found.is_some()) {
+            // An older topic's, that could not be moved away: its records are not this one's.
+            self.set_aside(&topic.name, index, &path)?;
+        }
+        let log = self.create_log(topic, &path, settings).inspect_err(|_| {
+            // What there is of it is empty; what can't be removed is set aside by the next attempt.
+            let _ = self.disk.remove_dir_all(&path);
+        })?;
         self.created.lock().push(path);
         self.directories[at].partitions.fetch_add(1, Ordering::Relaxed);
         Partition::lead(Arc::clone(topic), index, at, log, leader_epoch, Arc::clone(settings))
+    }
+
+    fn create_log(&self, topic: &TopicIdentity, path: &Path, settings: &PartitionSettings) -> Result<Log, LogError> {
+        let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, now_ms: self.clock.now_ms() };
+        let (log, _) = Log::open(Arc::clone(&self.disk), path, Arc::clone(&settings.log), params)?;
+        milena_log::write_topic_id_unsynced(&*self.disk, path, &topic.id.to_string())?;
+        Ok(log)
+    }
+
+    /// Takes note of a partition that the metadata has here and that could not be made.
+    pub fn note_missing(&self, topic: Uuid, index: i32) {
+        self.missing.lock().insert((topic, index));
+    }
+
+    /// The partitions that could not be made, which are then no longer noted.
+    pub fn take_missing(&self) -> BTreeSet<(Uuid, i32)> {
+        std::mem::take(&mut *self.missing.lock())
+    }
+
+    /// Whether there are partitions that could not be made.
+    pub fn has_missing(&self) -> bool {
+        !self.missing.lock().is_empty()
     }
 
     /// Moves a retired partition's directory out of the way; its files go after `file.delete.delay.ms`.
@@ -186,28 +241,13 @@ impl Storage {
         }
     }
 
-    /// Writes one kind of checkpoint in every directory.
-    ///
-    /// # Errors
-    /// The first failure; the other directories are written all the same.
-    pub fn checkpoint(&self, topics: &Topics, which: Checkpoint) -> Result<(), LogError> {
-        let mut offsets: Vec<Offsets> = self.directories.iter().map(|_| Offsets::default()).collect();
-        for partition in topics.partitions() {
-            if let Some(offset) = partition.checkpointed(which) {
-                offsets[partition.directory].insert(&partition.topic.name, partition.index, offset);
-            }
-        }
-        let write = |(directory, offsets): (&Directory, &Offsets)| directory.files.write_checkpoint(which, offsets);
-        let results: Vec<_> = self.directories.iter().zip(&offsets).map(write).collect();
-        results.into_iter().collect()
-    }
-
     /// Closes every partition and leaves the directories as a clean stop does. A directory in which anything failed
     /// gets no clean marker.
     ///
     /// # Errors
     /// The first failure.
-    pub fn close(self, topics: &Topics, broker_epoch: i64) -> Result<(), LogError> {
+    pub fn close(self, replicas: &Replicas, broker_epoch: i64) -> Result<(), LogError> {
+        let topics = replicas.topics();
         let close = |(at, directory): (usize, &Directory)| {
             let logs =
                 topics.partitions().filter(|partition| partition.directory == at).map(|partition| partition.log());
@@ -216,8 +256,8 @@ impl Storage {
         };
         let closed: Vec<Result<(), LogError>> = self.directories.iter().enumerate().map(close).collect();
         self.sync_created();
-        for which in [Checkpoint::RecoveryPoint, Checkpoint::LogStart, Checkpoint::HighWatermark] {
-            self.checkpoint(topics, which)?;
+        for which in checkpoints::WRITTEN {
+            self.checkpoint(replicas, which)?;
         }
         for (directory, closed) in self.directories.into_iter().zip(closed) {
             closed?;

@@ -5,6 +5,7 @@
 mod commands;
 mod settings;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -34,8 +35,36 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("milena: {error:#}");
+            let _ = writeln!(std::io::stderr(), "milena: {}", message(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The error and its causes in one line. Many an error says its cause itself; it is not said twice.
+fn message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+        "" => cause,
+        before if before.contains(&cause) => said,
+        before => format!("{before}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, Error};
+
+    use super::*;
+
+    #[test]
+    fn a_cause_that_an_error_says_itself_is_not_said_twice() {
+        let full = || Error::msg("No space left on device");
+        assert_eq!(
+            message(&full().context("writing a: No space left on device")),
+            "writing a: No space left on device"
+        );
+        assert_eq!(message(&full().context("writing a")), "writing a: No space left on device");
+        let nested = Err::<(), _>(full()).context("writing a: No space left on device").context("starting");
+        assert_eq!(message(&nested.unwrap_err()), "starting: writing a: No space left on device");
     }
 }

@@ -1,5 +1,6 @@
 //! From flags, environment and file to a configuration.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -31,7 +32,7 @@ impl Arguments {
     pub fn load(&self) -> Result<(Settings, BrokerConfig)> {
         let settings = self.settings()?;
         for warning in settings.warnings() {
-            eprintln!("milena: warning: {}", warning.message);
+            let _ = writeln!(std::io::stderr(), "milena: warning: {}", warning.message);
         }
         match BrokerConfig::load(&settings) {
             Ok(config) => Ok((settings, config)),

@@ -8,6 +8,8 @@ use milena_io::{Disk, File, FileExt, OpenMode};
 use milena_records::{BATCH_OVERHEAD, Batch, BatchError, MAGIC, batches};
 
 use crate::error::{IoContext, QuorumError};
+use crate::metadata_log::METADATA_DIR;
+use crate::snapshot::{self, SnapshotId};
 
 /// How much of a segment is looked at at once, bytes. More than two of the largest batches.
 const WINDOW: usize = 32 << 20;
@@ -45,6 +47,29 @@ pub(crate) fn check(disk: &dyn Disk, dir: &Path) -> Result<(), QuorumError> {
         }
     }
     Ok(())
+}
+
+/// Whether no record of a metadata log is left in a metadata directory: no snapshot but that of the formatting, and no
+/// segment that begins with a whole batch.
+///
+/// # Errors
+/// [`QuorumError::Io`].
+pub fn holds_no_metadata(disk: &dyn Disk, metadata_dir: &Path) -> Result<bool, QuorumError> {
+    let dir = metadata_dir.join(METADATA_DIR);
+    if disk.metadata(&dir).context("cannot look at", &dir)?.is_none() {
+        return Ok(true);
+    }
+    if snapshot::list(disk, &dir)?.iter().any(|id| *id != SnapshotId::BOOTSTRAP) {
+        return Ok(false);
+    }
+    for (_, path) in segments(disk, &dir)? {
+        let file = disk.open(&path, OpenMode::Read).context("cannot open", &path)?;
+        let bytes = window(&*file, 0, &path)?;
+        if batches(&bytes).next().is_some_and(|first| first.is_ok_and(|batch| batch.verify_crc().is_ok())) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn damaged(path: PathBuf, bad: Bad) -> QuorumError {

@@ -24,6 +24,7 @@ pub use directories::{Directories, DirectoryError};
 pub use error::QuorumError;
 pub use format::{FormatError, FormatOptions, Formatted, format};
 pub use info::{Info, info};
+pub use integrity::holds_no_metadata;
 pub use lifecycle::{BrokerRegistration, ControllerRegistration, TopicDefaults};
 pub use mapping::{DependencyError, feature_dependencies, parse_feature, parse_features, version_mapping};
 pub use metadata_log::{Appended, MetadataLog, MetadataLogOptions};

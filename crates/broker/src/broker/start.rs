@@ -9,7 +9,7 @@ use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng, Rng};
 use milena_metadata::Image;
 use milena_net::{BoundServer, Server};
 use milena_protocol::Uuid;
-use milena_quorum::{ControllerRegistration, MetadataLog, TopicDefaults};
+use milena_quorum::{ControllerRegistration, MetadataLog, MetadataLogOptions, TopicDefaults};
 
 use super::directories;
 use super::{Broker, BrokerError, Report, registration};
@@ -41,11 +41,11 @@ impl Broker {
         let mut storage = Storage::lock(Arc::clone(&disk), Arc::clone(&clock), &directories.ids)?;
         // First what fails without having changed anything.
         let options = directories::metadata_options(&config, &directories);
-        let log = match MetadataLog::open(disk, options, clock.now_ms()) {
+        let log = match open_metadata(disk, options, clock.now_ms(), &storage) {
             Ok(log) => log,
             Err(error) => {
                 storage.unlock();
-                return Err(error.into());
+                return Err(error);
             }
         };
         storage.take_clean_markers()?;
@@ -58,6 +58,21 @@ impl Broker {
         let parts = Parts { config, clock, cluster_id: directories.cluster_id, storage, replicas, report };
         parts.run(bound, quorum)
     }
+}
+
+/// Opens the metadata log, unless it was lost: the partitions that are there are not to be set aside for that.
+fn open_metadata(
+    disk: Arc<dyn Disk>,
+    options: MetadataLogOptions,
+    now_ms: i64,
+    storage: &Storage,
+) -> Result<MetadataLog, BrokerError> {
+    if milena_quorum::holds_no_metadata(&*disk, &options.metadata_dir)?
+        && let Some(partition) = storage.any_partition()?
+    {
+        return Err(BrokerError::MetadataLost { dir: options.metadata_dir, partition });
+    }
+    Ok(MetadataLog::open(disk, options, now_ms)?)
 }
 
 /// The metadata log of a registered broker, which is still fenced.
@@ -113,6 +128,7 @@ fn open_partitions(
     let (partitions, found) = storage.open_all(wanted, per_directory * storage.directories().len())?;
     let replicas = Replicas::default();
     replicas.add(partitions);
+    storage.forget_deleted(&replicas);
     Ok((Arc::new(replicas), found))
 }
 
@@ -143,10 +159,11 @@ impl Parts {
         };
         publisher.follow(log.unfence_broker(node_id, defaults, clock.now_ms())?);
         publisher.follow(log.report_recovered(node_id, clock.now_ms())?);
-        let maintenance = Maintenance::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live))
-            .map_err(BrokerError::Thread)?;
         let (controller, handle) =
             Controller::start(log, Arc::clone(&live), publisher, Arc::clone(&clock)).map_err(BrokerError::Thread)?;
+        let maintenance =
+            Maintenance::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live), handle.clone())
+                .map_err(BrokerError::Thread)?;
         let ports = Ports {
             replicas: Arc::clone(&replicas),
             live,

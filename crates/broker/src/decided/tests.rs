@@ -23,7 +23,29 @@ const NODE: &str = "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINT
 /// Has a body decided on a cluster of broker 1 with the topic `t` of one partition: how many records that makes, and the
 /// response without its header.
 fn decided(api: &Api, version: i16, body: &[u8]) -> Result<(usize, Vec<u8>), Refusal> {
-    let Handler::Decided(decide) = api.handler else { panic!("{} is not decided by the controller", api.key.name()) };
+    let Handler::Decided(decide, _) = api.handler else {
+        panic!("{} is not decided by the controller", api.key.name())
+    };
+    run(api, decide, version, body)
+}
+
+/// The response, without its header, that refuses a body.
+fn refused(api: &Api, version: i16, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let Handler::Decided(_, refuse) = api.handler else {
+        panic!("{} is not decided by the controller", api.key.name())
+    };
+    let refuse = |call: &Call<'_>, _: View<'_>, out: &mut Outgoing| {
+        refuse(call, ErrorCode::KAFKA_STORAGE_ERROR, out).map(|()| Vec::new())
+    };
+    Ok(run(api, refuse, version, body)?.1)
+}
+
+fn run(
+    api: &Api,
+    decide: impl Fn(&Call<'_>, View<'_>, &mut Outgoing) -> Result<Records, Refusal>,
+    version: i16,
+    body: &[u8],
+) -> Result<(usize, Vec<u8>), Refusal> {
     let address = "127.0.0.1:1".parse().unwrap();
     let peer = Arc::new(Peer { id: 1, listener: "PLAINTEXT".into(), local: address, remote: address, reactor: 0 });
     let call = Call { header: Header::new(api.key, version, 7, None), body, peer: &peer };
@@ -144,9 +166,68 @@ fn incremental_alter_configs_is_decided_in_every_version() {
 
 #[test]
 fn bytes_that_are_no_request_are_refused() {
-    let decides = |api: &&Api| matches!(api.handler, Handler::Decided(_));
+    let decides = |api: &&Api| matches!(api.handler, Handler::Decided(..));
     for api in APIS.iter().filter(decides) {
         let refused = decided(api, *api.versions.start(), &[0x7f; 4]);
         assert!(matches!(refused, Err(Refusal::Malformed(_))), "{}", api.key.name());
     }
+}
+
+/// Refuses a request for `t` in every version; the code must be the one given.
+macro_rules! every_refusal {
+    ($api:ident, $request:expr, $response:ident, $code_of:expr) => {
+        for version in handlers::$api::API.versions.clone() {
+            let mut body = Writer::new();
+            $request(version).encode(&mut body, version).unwrap();
+            let response = refused(&handlers::$api::API, version, &body.into_bytes()).unwrap();
+            let response = $response::decode(&mut Reader::new(&response), version).unwrap();
+            let code: i16 = $code_of(&response);
+            assert_eq!(code, 56, "version {version}: {response:?}");
+        }
+    };
+}
+
+#[test]
+fn what_could_not_be_made_durable_is_refused_in_every_version() {
+    every_refusal!(
+        create_topics,
+        |_| {
+            let topic = create_topics_request::CreatableTopic { name: "t".into(), ..Default::default() };
+            CreateTopicsRequest { topics: vec![topic], ..Default::default() }
+        },
+        CreateTopicsResponse,
+        |response: &CreateTopicsResponse<'_>| response.topics[0].error_code
+    );
+    every_refusal!(
+        delete_topics,
+        |version| {
+            let state = delete_topics_request::DeleteTopicState { name: Some("t".into()), ..Default::default() };
+            let (topics, topic_names) =
+                if version < 6 { (Vec::new(), vec!["t".into()]) } else { (vec![state], Vec::new()) };
+            DeleteTopicsRequest { topics, topic_names, timeout_ms: 1 }
+        },
+        DeleteTopicsResponse,
+        |response: &DeleteTopicsResponse<'_>| response.responses[0].error_code
+    );
+    every_refusal!(
+        create_partitions,
+        |_| {
+            let topic = create_partitions_request::CreatePartitionsTopic { name: "t".into(), ..Default::default() };
+            CreatePartitionsRequest { topics: vec![topic], ..Default::default() }
+        },
+        CreatePartitionsResponse,
+        |response: &CreatePartitionsResponse<'_>| response.results[0].error_code
+    );
+    every_refusal!(
+        alter_configs,
+        |_| AlterConfigsRequest { resources: vec![Default::default()], validate_only: false },
+        AlterConfigsResponse,
+        |response: &AlterConfigsResponse<'_>| response.responses[0].error_code
+    );
+    every_refusal!(
+        incremental_alter_configs,
+        |_| IncrementalAlterConfigsRequest { resources: vec![Default::default()], validate_only: false },
+        IncrementalAlterConfigsResponse,
+        |response: &IncrementalAlterConfigsResponse<'_>| response.responses[0].error_code
+    );
 }

@@ -2,18 +2,31 @@
 
 use milena_controller::{Records, View, alter_configs};
 use milena_net::Outgoing;
-use milena_protocol::ApiKey;
-use milena_protocol::messages::AlterConfigsRequest;
+use milena_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
+use milena_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
+use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::registry::Api;
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::decided(ApiKey::ALTER_CONFIGS, 0..=2, decide);
+pub const API: Api = Api::decided(ApiKey::ALTER_CONFIGS, 0..=2, decide, refuse);
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: AlterConfigsRequest<'_> = call.request()?;
     let (records, response) = alter_configs(view, &request);
     call.answer(out, &response)?;
     Ok(records)
+}
+
+fn refuse(call: &Call<'_>, error: ErrorCode, out: &mut Outgoing) -> Result<(), Refusal> {
+    let request: AlterConfigsRequest<'_> = call.request()?;
+    let refused = |resource_type, resource_name| AlterConfigsResourceResponse {
+        resource_type,
+        resource_name,
+        error_code: error.0,
+        error_message: None,
+    };
+    let responses = request.resources.into_iter().map(|it| refused(it.resource_type, it.resource_name)).collect();
+    call.answer(out, &AlterConfigsResponse { responses, ..Default::default() })
 }

@@ -2,18 +2,31 @@
 
 use milena_controller::{Records, View, incremental_alter_configs};
 use milena_net::Outgoing;
-use milena_protocol::ApiKey;
-use milena_protocol::messages::IncrementalAlterConfigsRequest;
+use milena_protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse;
+use milena_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
+use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::registry::Api;
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::decided(ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, decide);
+pub const API: Api = Api::decided(ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, decide, refuse);
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: IncrementalAlterConfigsRequest<'_> = call.request()?;
     let (records, response) = incremental_alter_configs(view, &request);
     call.answer(out, &response)?;
     Ok(records)
+}
+
+fn refuse(call: &Call<'_>, error: ErrorCode, out: &mut Outgoing) -> Result<(), Refusal> {
+    let request: IncrementalAlterConfigsRequest<'_> = call.request()?;
+    let refused = |resource_type, resource_name| AlterConfigsResourceResponse {
+        resource_type,
+        resource_name,
+        error_code: error.0,
+        error_message: None,
+    };
+    let responses = request.resources.into_iter().map(|it| refused(it.resource_type, it.resource_name)).collect();
+    call.answer(out, &IncrementalAlterConfigsResponse { responses, ..Default::default() })
 }

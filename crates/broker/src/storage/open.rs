@@ -1,16 +1,15 @@
 //! Opening the partitions that a broker finds at its start: in parallel, from the recovery points after an unclean stop.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use milena_io::Disk;
-use milena_log::{
-    Checkpoint, DirKind, Log, LogError, Offsets, OpenParams, PartitionDirName, read_topic_id, write_topic_id,
-};
+use milena_log::{Checkpoint, DirKind, Log, LogError, OpenParams, PartitionDirName, read_topic_id, write_topic_id};
 use parking_lot::Mutex;
 
+use super::checkpoints::Lines;
 use super::{Deletion, Directory, Storage};
 use crate::partition::{Partition, TopicIdentity};
 use crate::settings::PartitionSettings;
@@ -39,8 +38,8 @@ pub struct Wanted {
 }
 
 /// A partition's directory, and how to open it.
-struct Place {
-    directory: usize,
+pub(super) struct Place {
+    pub(super) directory: usize,
     path: PathBuf,
     params: OpenParams,
 }
@@ -53,8 +52,11 @@ impl Storage {
     /// The first partition that can't be opened, or a directory that can't be read.
     pub fn open_all(&self, wanted: Vec<Wanted>, threads: usize) -> Result<(Vec<Arc<Partition>>, Found), LogError> {
         let mut places = HashMap::new();
+        let mut lines = Vec::with_capacity(self.directories.len());
         for (at, directory) in self.directories.iter().enumerate() {
-            self.find_places(at, directory, &mut places)?;
+            let checkpoints = Lines::read(&directory.files);
+            self.find_places(at, directory, &checkpoints, &mut places)?;
+            lines.push(checkpoints);
         }
         let mut take = |wanted: &Wanted| places.remove(&(wanted.topic.name.clone(), wanted.index));
         let mut jobs = Vec::with_capacity(wanted.len());
@@ -62,7 +64,7 @@ impl Storage {
             let place = match take(&wanted) {
                 Some(place) if belongs_to(&*self.disk, &place, &wanted.topic)? => Some(place),
                 Some(place) => {
-                    self.set_aside(&wanted.topic.name, wanted.index, &place)?;
+                    self.set_aside(&wanted.topic.name, wanted.index, &place.path)?;
                     None
                 }
                 None => None,
@@ -70,8 +72,9 @@ impl Storage {
             jobs.push((wanted, place));
         }
         for ((topic, index), place) in &places {
-            self.set_aside(topic, *index, place)?;
+            self.set_aside(topic, *index, &place.path)?;
         }
+        self.learn_checkpointed(&lines, &jobs);
         self.open_parallel(&jobs, threads)
     }
 
@@ -80,24 +83,18 @@ impl Storage {
         &self,
         at: usize,
         directory: &Directory,
+        checkpoints: &Lines,
         places: &mut HashMap<(String, i32), Place>,
     ) -> Result<(), LogError> {
         let clean = directory.clean.is_some();
-        let read = |which| {
-            directory.files.read_checkpoint(which).unwrap_or_else(|error| {
-                tracing::warn!(%error, "a checkpoint can't be read; every segment counts as unchecked");
-                Offsets::default()
-            })
-        };
-        let (recovery_points, log_starts) = (read(Checkpoint::RecoveryPoint), read(Checkpoint::LogStart));
         for found in directory.files.partitions()? {
             let (topic, index) = (found.name.topic, found.name.partition);
             match found.name.kind {
                 DirKind::Current => {
                     let params = OpenParams {
                         clean,
-                        recovery_point: recovery_points.get(&topic, index).unwrap_or(0),
-                        log_start_offset: log_starts.get(&topic, index).unwrap_or(0),
+                        recovery_point: checkpoints.get(Checkpoint::RecoveryPoint, &topic, index).unwrap_or(0),
+                        log_start_offset: checkpoints.get(Checkpoint::LogStart, &topic, index).unwrap_or(0),
                         now_ms: self.clock.now_ms(),
                     };
                     places.insert((topic, index), Place { directory: at, path: found.path, params });
@@ -112,11 +109,11 @@ impl Storage {
     }
 
     /// Renames a directory that the metadata does not know, so that nothing is lost and nothing is served.
-    fn set_aside(&self, topic: &str, index: i32, place: &Place) -> Result<(), LogError> {
+    pub(super) fn set_aside(&self, topic: &str, index: i32, path: &Path) -> Result<(), LogError> {
         let name = PartitionDirName::format(topic, index, DirKind::Stray, fastrand::u128(..));
-        let to = place.path.with_file_name(name);
-        tracing::warn!(from = %place.path.display(), to = %to.display(), "a partition that the metadata does not know is set aside");
-        self.disk.rename(&place.path, &to).map_err(|source| LogError::Io { operation: "renaming", path: to, source })
+        let to = path.with_file_name(name);
+        tracing::warn!(from = %path.display(), to = %to.display(), "a partition that the metadata does not know is set aside");
+        self.disk.rename(path, &to).map_err(|source| LogError::Io { operation: "renaming", path: to, source })
     }
 
     fn open_parallel(
@@ -158,6 +155,12 @@ impl Storage {
         if let Some(offset) = recovery.cut_at {
             let reason = recovery.reason.as_deref().unwrap_or("the last batch is incomplete");
             tracing::warn!(log = %place.path.display(), offset, bytes = recovery.bytes_cut, reason, "a torn tail was cut");
+        }
+        if log.log_end_offset() < place.params.recovery_point {
+            tracing::error!(
+                log = %place.path.display(), from = log.log_end_offset(), to = place.params.recovery_point,
+                "records that were on disk are missing"
+            );
         }
         self.directories[place.directory].partitions.fetch_add(1, Ordering::Relaxed);
         let partition =

@@ -208,3 +208,37 @@ fn partitions_stay_in_the_log_directory_they_are_in() {
     node.start_again();
     assert_eq!(spread(&mut node.client()), before);
 }
+
+/// A checkpoint's lines that begin with a topic's name.
+fn checkpoint_lines(node: &Node, file: &str, topic: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(node.data_dir().join(file)).unwrap();
+    text.lines().filter(|line| line.starts_with(&format!("{topic} "))).map(str::to_owned).collect()
+}
+
+#[test]
+fn no_line_of_a_deleted_topic_outlives_its_deletion() {
+    const FILES: [&str; 2] = ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"];
+    let mut node = Node::start();
+    create_topic(&mut node.client(), "gone", 1, &[]);
+    node.stop();
+    node.start_again();
+    for file in FILES {
+        assert_eq!(checkpoint_lines(&node, file, "gone").len(), 1, "{file}");
+    }
+    delete_topic(&mut node.client(), "gone");
+    for file in FILES {
+        assert_eq!(checkpoint_lines(&node, file, "gone"), [""; 0], "{file}");
+    }
+}
+
+#[test]
+fn a_start_takes_lines_out_of_the_checkpoints_that_are_nobodys() {
+    let mut node = Node::start();
+    create_topic(&mut node.client(), "t", 1, &[]);
+    node.stop();
+    let file = "recovery-point-offset-checkpoint";
+    std::fs::write(node.data_dir().join(file), "0\n2\nghost 0 1000\nt 0 0\n").unwrap();
+    node.start_again();
+    assert_eq!(checkpoint_lines(&node, file, "ghost"), [""; 0]);
+    assert_eq!(checkpoint_lines(&node, file, "t"), ["t 0 0"]);
+}

@@ -178,3 +178,17 @@ fn a_missing_directory_is_formatted_when_nothing_else_was_asked_for() {
     assert!(broker.report().formatted.is_empty() && broker.report().clean);
     broker.stop().unwrap();
 }
+
+#[test]
+fn an_empty_metadata_log_beside_partitions_is_refused() {
+    let (root, data) = used();
+    let file = data.join("__cluster_metadata-0/00000000000000000000.log");
+    let whole = std::fs::read(&file).unwrap();
+    for left in [Vec::new(), vec![0; whole.len()], whole[..20].to_vec()] {
+        std::fs::write(&file, left).unwrap();
+        let message = refused(root.path(), &data, ANYWHERE, &[], true);
+        assert!(message.contains("metadata log") && message.contains("t-0"), "{message}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert!(refused(root.path(), &data, ANYWHERE, &[], true).contains("t-0"));
+}

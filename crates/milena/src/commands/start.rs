@@ -1,5 +1,7 @@
 //! `milena start`.
 
+use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -22,7 +24,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let began = Instant::now();
     let filter = EnvFilter::try_from_env("MILENA_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).log_internal_errors(false).init();
     let (settings, config) = arguments.settings.load()?;
     let signals = Signals::listen()?;
     let data_dirs = config.log_dirs().join(", ");
@@ -30,9 +32,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let broker = Broker::start(config, !settings.has_file())?;
     tell(&broker, &data_dirs, began);
     let signal = signals.wait();
-    println!("milena: {signal} received, stopping");
+    say(format_args!("milena: {signal} received, stopping"));
     broker.stop()?;
-    println!("milena: stopped in order; the next start has nothing to recover");
+    say(format_args!("milena: stopped in order; the next start has nothing to recover"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -42,7 +44,7 @@ fn take_open_files() {
     if limit.current.is_some() && limit.current != limit.maximum {
         let all = Rlimit { current: limit.maximum, ..limit };
         if let Err(error) = setrlimit(Resource::Nofile, all) {
-            println!("milena: the limit of open files can't be raised: {error}");
+            say(format_args!("milena: the limit of open files can't be raised: {error}"));
         }
     }
 }
@@ -51,22 +53,27 @@ fn take_open_files() {
 fn tell(broker: &Broker, data_dirs: &str, began: Instant) {
     let report = broker.report();
     if let Some(line) = report.formatted.last() {
-        println!("milena: {line}");
+        say(format_args!("milena: {line}"));
     }
     let found = report.found;
     if found.partitions > 0 {
         let how = if report.clean { "stopped in order" } else { "not stopped in order" };
-        println!(
+        say(format_args!(
             "milena: {} partitions, {how} last time; {} checked, {} bytes cut",
             found.partitions, found.recovered, found.bytes_cut
-        );
+        ));
     }
     for (name, address) in broker.addresses() {
-        println!("milena: {name} listens on {address}");
+        say(format_args!("milena: {name} listens on {address}"));
     }
-    println!("milena: ready after {} ms, data in {data_dirs}", began.elapsed().as_millis());
+    say(format_args!("milena: ready after {} ms, data in {data_dirs}", began.elapsed().as_millis()));
     // Tools and test containers wait for this line.
-    println!("[KafkaRaftServer nodeId={}] Kafka Server started", broker.node_id());
+    say(format_args!("[KafkaRaftServer nodeId={}] Kafka Server started", broker.node_id()));
+}
+
+/// A line on standard output. Where nobody reads it any more, or its disk is full, the broker goes on without.
+fn say(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// Ctrl-C, SIGTERM and SIGHUP.

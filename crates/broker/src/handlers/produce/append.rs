@@ -83,8 +83,7 @@ fn append_group(
                 leave_out(&mut parts[good[place].0], why);
             }
         }
-        Err(error) => {
-            tracing::error!(%partition, %error, "an append failed");
+        Err(_) => {
             good.iter().for_each(|(at, _)| parts[*at].refuse(ErrorCode::KAFKA_STORAGE_ERROR, None));
         }
     }

@@ -1,0 +1,159 @@
+use std::path::{Path, PathBuf};
+
+use arc_swap::ArcSwap;
+use milena_config::Settings;
+use milena_io::{Disk, Fault, FaultKind, SimClock, SimDisk, StepKind};
+use milena_log::Checkpoint;
+use milena_protocol::MetadataRecord;
+use milena_protocol::messages::RemoveTopicRecord;
+use milena_records::BatchBuilder;
+
+use super::*;
+use crate::test_image::{id, image, topic};
+
+const DIR: &str = "/data";
+
+/// A publisher over one directory of a simulated disk, which follows an image.
+struct Cluster {
+    disk: SimDisk,
+    publisher: Publisher,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let disk = SimDisk::new(1);
+        disk.create_dir(Path::new(DIR)).unwrap();
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let storage = Storage::lock(shared, Arc::new(SimClock::new(0)), &[(PathBuf::from(DIR), id(101))]).unwrap();
+        let config = BrokerConfig::load(&Settings::new()).unwrap();
+        let live = Live { image: ArcSwap::from_pointee(image([])), config: ArcSwap::from_pointee(config) };
+        let publisher =
+            Publisher { node_id: 1, live: Arc::new(live), replicas: Arc::default(), storage: Arc::new(storage) };
+        Self { disk, publisher }
+    }
+
+    fn follow(&self, records: &[MetadataRecord<'static>]) {
+        let (image, delta) = self.publisher.live.image.load().apply(records).unwrap();
+        self.publisher.follow(vec![Loaded { image, delta }]);
+    }
+
+    /// Makes the topic `t` with an id that ends with `last`.
+    fn create(&self, last: u8, partitions: &[&[i32]]) {
+        self.follow(&topic("t", last, partitions));
+    }
+
+    fn delete(&self, last: u8) {
+        self.follow(&[RemoveTopicRecord { topic_id: id(last) }.into()]);
+    }
+
+    fn partition(&self, index: i32) -> Option<Arc<Partition>> {
+        self.publisher.replicas.topics().by_name("t")?.partition(index).cloned()
+    }
+
+    fn append(&self, records: usize) {
+        let mut builder = BatchBuilder::new();
+        for _ in 0..records {
+            builder.push(0, None, Some(b"value"), &[]);
+        }
+        let mut batch = builder.build().unwrap();
+        self.partition(0).unwrap().append_as_leader(&mut [&mut batch], 0).unwrap();
+    }
+
+    fn checkpoint(&self) {
+        for which in [Checkpoint::RecoveryPoint, Checkpoint::LogStart, Checkpoint::HighWatermark] {
+            self.publisher.storage.checkpoint(&self.publisher.replicas, which).unwrap();
+        }
+    }
+
+    /// A checkpoint's lines that begin with the topic's name.
+    fn lines(&self, which: Checkpoint) -> Vec<String> {
+        let path = Path::new(DIR).join(which.file_name());
+        let bytes = milena_log::read_file(&self.disk, &path).unwrap().unwrap_or_default();
+        let text = String::from_utf8(bytes).unwrap();
+        text.lines().filter(|line| line.starts_with("t ")).map(str::to_owned).collect()
+    }
+
+    fn fail(&self, on: StepKind, path_contains: &str) {
+        let path_contains = path_contains.to_owned();
+        self.disk.fail(Fault { kind: FaultKind::NoSpace, on, path_contains, times: u64::MAX });
+    }
+}
+
+#[test]
+fn a_deleted_topic_has_left_the_checkpoints_when_its_deletion_is_over() {
+    let cluster = Cluster::new();
+    cluster.create(1, &[&[1]]);
+    cluster.append(9);
+    cluster.checkpoint();
+    assert_eq!(cluster.lines(Checkpoint::HighWatermark), ["t 0 9"]);
+    assert_eq!(cluster.lines(Checkpoint::RecoveryPoint).len(), 1);
+    cluster.delete(1);
+    for which in [Checkpoint::HighWatermark, Checkpoint::RecoveryPoint] {
+        assert_eq!(cluster.lines(which), [""; 0], "{which:?}");
+    }
+}
+
+#[test]
+fn lines_that_could_not_be_taken_out_go_with_the_next_attempt() {
+    let cluster = Cluster::new();
+    cluster.create(1, &[&[1]]);
+    cluster.append(9);
+    cluster.checkpoint();
+    cluster.fail(StepKind::Write, "checkpoint");
+    cluster.delete(1);
+    assert_eq!(cluster.lines(Checkpoint::HighWatermark), ["t 0 9"]);
+    cluster.disk.clear_faults();
+    cluster.publisher.storage.forget_deleted(&cluster.publisher.replicas);
+    assert_eq!(cluster.lines(Checkpoint::HighWatermark), [""; 0]);
+}
+
+#[test]
+fn a_deletion_writes_no_checkpoint_that_has_no_line_of_the_topic() {
+    let cluster = Cluster::new();
+    cluster.checkpoint();
+    cluster.create(1, &[&[1]]);
+    let count = || cluster.disk.trace().iter().filter(|step| step.contains("checkpoint")).count();
+    let before = count();
+    cluster.delete(1);
+    assert_eq!(count(), before);
+}
+
+#[test]
+fn partitions_that_could_not_be_made_are_made_when_there_is_space() {
+    let cluster = Cluster::new();
+    cluster.fail(StepKind::Write, "partition.metadata");
+    cluster.create(1, &[&[1], &[1]]);
+    assert!(cluster.partition(0).is_none() && cluster.publisher.storage.has_missing());
+    cluster.publisher.make_missing();
+    assert!(cluster.partition(0).is_none() && cluster.publisher.storage.has_missing());
+    cluster.disk.clear_faults();
+    cluster.publisher.make_missing();
+    assert!(cluster.partition(0).is_some() && cluster.partition(1).is_some());
+    assert!(!cluster.publisher.storage.has_missing());
+    cluster.append(1);
+}
+
+#[test]
+fn partitions_of_a_topic_that_was_deleted_meanwhile_are_not_made() {
+    let cluster = Cluster::new();
+    cluster.fail(StepKind::Write, "partition.metadata");
+    cluster.create(1, &[&[1]]);
+    cluster.delete(1);
+    cluster.disk.clear_faults();
+    cluster.publisher.make_missing();
+    assert!(cluster.partition(0).is_none() && !cluster.publisher.storage.has_missing());
+    assert_eq!(cluster.disk.metadata(&Path::new(DIR).join("t-0")).unwrap(), None);
+}
+
+#[test]
+fn a_topic_made_again_has_no_records_of_one_whose_files_could_not_be_moved_away() {
+    let cluster = Cluster::new();
+    cluster.create(1, &[&[1]]);
+    cluster.append(9);
+    cluster.fail(StepKind::Rename, "t-0");
+    cluster.delete(1);
+    cluster.disk.clear_faults();
+    cluster.create(2, &[&[1]]);
+    let partition = cluster.partition(0).unwrap();
+    assert_eq!((partition.topic.id, partition.high_watermark()), (id(2), 0));
+}
