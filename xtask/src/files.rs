@@ -51,6 +51,10 @@ pub(crate) fn check(options: Options, libs: &Path) -> Result<usize> {
 fn judge(server: &mut Server, libs: &Path) -> Result<usize> {
     let data = server.data_dir();
     let metadata = listed(&data.join("__cluster_metadata-0"))?;
+    let snapshots = metadata.iter().filter(|f| has_suffix(f, "checkpoint")).count();
+    if snapshots < 2 {
+        bail!("beside the bootstrap snapshot there should be another one");
+    }
     let mut checked = 0;
     for file in metadata.iter().filter(|f| has_suffix(f, "log") || has_suffix(f, "checkpoint")) {
         dump(libs, file, &["--cluster-metadata-decoder"])?;
