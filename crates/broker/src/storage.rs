@@ -211,7 +211,7 @@ impl Storage {
         }
         for path in created {
             match milena_log::sync_topic_id(&*self.disk, &path) {
-                Err(error) if self.disk.metadata(&path).is_ok_and(|found| found.is_some()) => {
+                Err(error) if !is_missing(&error) => {
                     tracing::error!(path = %path.display(), %error, "a new partition can't be synced");
                 }
                 // Synced, or deleted since.
@@ -266,4 +266,9 @@ impl Storage {
         }
         Ok(())
     }
+}
+
+/// Whether a file or directory is not there.
+fn is_missing(error: &LogError) -> bool {
+    matches!(error, LogError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }

@@ -18,7 +18,7 @@ use milena_io::Disk;
 
 use crate::config::LogConfig;
 use crate::epochs::{EpochCache, EpochEnd, EpochEntry};
-use crate::error::{LogError, Result};
+use crate::error::{IoContext, LogError, Result};
 use crate::names::Home;
 use crate::producers::{ProducerState, Producers};
 use crate::segment::Segment;
@@ -92,6 +92,21 @@ impl Log {
     pub fn recovery_point(&self) -> i64 {
         let unsynced = self.finished_segments().iter().find(|segment| !segment.indexes_synced);
         unsynced.map_or(self.flushed_to, |segment| self.flushed_to.min(segment.base_offset))
+    }
+
+    /// Checks that nobody else writes to the last segment: its file is as long as this log made it.
+    ///
+    /// # Errors
+    /// [`LogError::Corrupt`] when it is not, [`LogError::Io`].
+    pub fn check_sole_writer(&self) -> Result<()> {
+        let active = self.active();
+        let path = active.path(&self.home);
+        let len = self.home.disk.metadata(&path).context("measuring", &path)?.map_or(0, |found| found.len);
+        if len != active.size {
+            let reason = format!("another process writes to it: it has {len} bytes instead of {}", active.size);
+            return Err(LogError::Corrupt { path, position: active.size, reason });
+        }
+        Ok(())
     }
 
     /// Sum of the segments' `.log` files, bytes.

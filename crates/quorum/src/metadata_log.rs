@@ -353,6 +353,9 @@ impl MetadataLog {
     /// log usable after an error.
     fn write(&mut self, batches: Vec<Vec<u8>>, epoch: i32, now_ms: i64) -> Result<(), QuorumError> {
         for (index, mut batch) in batches.into_iter().enumerate() {
+            // Apache Kafka opens the metadata log before it looks at the directory's lock. What it wrote is not to be
+            // written over.
+            self.log.check_sole_writer().map_err(|error| self.fail(error.into()))?;
             match self.log.append(&mut [&mut batch], epoch, now_ms) {
                 Ok(_) => {}
                 Err(error) if error.is_disk_full() && index == 0 && !self.loader.in_transaction() => {

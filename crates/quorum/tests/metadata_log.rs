@@ -301,6 +301,21 @@ fn a_full_disk_refuses_records_until_there_is_space() {
 }
 
 #[test]
+fn what_another_process_has_appended_is_not_written_over() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    log.append(&topic("first", uuid(1), 1), NOW).unwrap();
+    let path = Path::new(DIR).join("__cluster_metadata-0/00000000000000000000.log");
+    let foreign = disk.open(&path, OpenMode::Write).unwrap();
+    foreign.write_vectored_at(&[std::io::IoSlice::new(b"foreign")], foreign.len().unwrap()).unwrap();
+    let before = file(&disk, "00000000000000000000.log");
+    assert!(log.append(&topic("second", uuid(2), 1), NOW).is_err());
+    assert!(matches!(log.append(&topic("third", uuid(3), 1), NOW), Err(QuorumError::Failed { .. })));
+    assert_eq!(file(&disk, "00000000000000000000.log"), before);
+    assert_eq!(topics(&log), [("first".to_owned(), 1)]);
+}
+
+#[test]
 fn a_flipped_bit_in_the_middle_stops_the_start_and_changes_nothing() {
     let (sim, disk) = sim(QuorumMode::StaticVoters);
     let mut log = reopen(&disk);

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use milena_testkit::batch::{Batch, Codec, Stored};
+use milena_testkit::batch::{Batch, Codec, Record, Stored};
 use milena_testkit::client::RawClient;
 use serde_json::json;
 
 use crate::common::Node;
-use crate::common::requests::{create_topic, fetch_all, produce};
+use crate::common::requests::{create_topic, fetch_all, produce, produce_request};
 
 const LONG_AGO: i64 = 1_700_000_000_000;
 
@@ -103,4 +103,20 @@ fn snappy_bodies_of_every_version_are_read() {
         let batch = Batch { payload: Some(payload), ..batch }.build();
         assert_eq!(produce(&mut client, "t", 0, &batch)["errorCode"], 0, "{version}");
     }
+}
+
+#[test]
+fn a_batch_that_no_segment_can_hold_is_refused_without_harm_to_others_taken_with_it() {
+    let node = Node::start();
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[("segment.bytes", "1048576"), ("max.message.bytes", "10000000")]);
+    let record = Record { value: Some(vec![7; 2_000_000]), ..Record::text(0, 0, "key", "") };
+    let large = Batch::new(LONG_AGO, vec![record]).build();
+    let small = Batch::of(1, LONG_AGO).build();
+    let ids = [&small, &large, &small].map(|batch| client.send("Produce", 9, &produce_request("t", 0, batch)).unwrap());
+    let codes = ids.map(|id| {
+        let answer = client.receive("Produce", 9, id).unwrap();
+        answer["responses"][0]["partitionResponses"][0]["errorCode"].as_i64().unwrap()
+    });
+    assert_eq!(codes, [0, 18, 0]);
 }

@@ -117,8 +117,13 @@ fn check_records(
         if !part.is_good() {
             continue;
         }
-        let accepted = records::accept(bytes, &partition.settings().records, now_ms, tools);
+        let settings = partition.settings();
+        let accepted = records::accept(bytes, &settings.records, now_ms, tools);
         match accepted {
+            // Refused here and not by the log, which would refuse those of other requests with it.
+            Ok(accepted) if accepted.rebuilt.as_deref().unwrap_or(bytes).len() as u64 > settings.log.segment_bytes => {
+                part.refuse(ErrorCode::RECORD_LIST_TOO_LARGE, None);
+            }
             Ok(accepted) => good.push((at, accepted)),
             Err(rejection) => part.reject(rejection),
         }
