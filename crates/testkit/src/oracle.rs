@@ -29,15 +29,15 @@ pub fn ensure_jars() -> Result<PathBuf> {
     // A download that stops half-way must not look complete: it goes to another name first.
     let partial = parent.join(format!("libs.{}", std::process::id()));
     let pom = crate::cache::repository().join("compat/oracle/pom.xml");
-    let status = Command::new("mvn")
-        .args(["-q", "-B", "-ntp", "-f"])
+    let output = Command::new("mvn")
+        .args(["-q", "-B", "-ntp", "-Dstyle.color=never", "-f"])
         .arg(&pom)
         .args(["dependency:copy-dependencies", "-DincludeScope=runtime"])
         .arg(format!("-DoutputDirectory={}", partial.display()))
-        .status()
+        .output()
         .context("mvn cannot be run; install Maven")?;
-    if !status.success() {
-        bail!("mvn could not fetch Apache Kafka {VERSION}");
+    if !output.status.success() {
+        bail!("mvn could not fetch Apache Kafka {VERSION}: {}", String::from_utf8_lossy(&output.stdout));
     }
     if libs.exists() {
         std::fs::remove_dir_all(&libs)?;

@@ -290,7 +290,7 @@ fn retention(cx: &mut Context<'_>) -> Result<Value> {
         cx.produce_ok(&topic, 0, &Batch::new(stamp, vec![Record::text(0, 0, "k", &big)]))?;
     }
     let mut start = cx.list_offset(&topic, 0, -2)?["offset"].take();
-    for _ in 0..120 {
+    for _ in 0..30 {
         if start != 0 {
             break;
         }
