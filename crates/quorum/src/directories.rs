@@ -42,6 +42,15 @@ pub enum DirectoryError {
         /// What stands there.
         text: String,
     },
+    /// A file of the format before KRaft, which names nothing that must be there; also what is left of a damaged one.
+    #[error(
+        "{} has no version 1: it is from a cluster before KRaft, or damaged; restore the file, or format an empty directory",
+        dir.join(FILE_NAME).display()
+    )]
+    NotKRaft {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// Directories of different clusters.
     #[error("Invalid cluster.id in: {}. Expected {expected}, but read {found}", dir.join(FILE_NAME).display())]
     ClusterId {
@@ -111,6 +120,9 @@ impl Directories {
         }
         if let Some(dir) = found.empty.first() {
             return Err(DirectoryError::NotFormatted { dir: dir.clone() });
+        }
+        if let Some((dir, _)) = found.formatted.iter().find(|(_, properties)| properties.version == 0) {
+            return Err(DirectoryError::NotKRaft { dir: dir.clone() });
         }
         let cluster_id = found.verify(None, node_id)?.unwrap_or_default();
         let mut ids: Vec<(PathBuf, Uuid)> = Vec::new();

@@ -150,6 +150,20 @@ fn directories_that_do_not_belong_together_are_refused_with_kafkas_messages() {
 }
 
 #[test]
+fn a_damaged_meta_properties_is_refused_and_left_as_it_is() {
+    let (_, disk) = sim();
+    format(&disk, &options(&[Path::new("/d")], QuorumMode::StaticVoters), &mut SimRng::new(1), NOW).unwrap();
+    let file = disk.open(Path::new("/d/meta.properties"), OpenMode::Write).unwrap();
+    for left in [vec![], b"#".to_vec(), b"node.id=1\n".to_vec()] {
+        file.truncate(0).unwrap();
+        file.write_at(&left, 0).unwrap();
+        let refused = load(&disk, &["/d"], 1).unwrap_err();
+        assert!(matches!(refused, DirectoryError::NotKRaft { .. }), "{refused}");
+        assert_eq!(read(&disk, "/d/meta.properties"), left);
+    }
+}
+
+#[test]
 fn info_tells_what_kafka_tells() {
     let (_, disk) = sim();
     format(&disk, &options(&[Path::new("/d")], QuorumMode::StaticVoters), &mut SimRng::new(1), NOW).unwrap();
