@@ -11,9 +11,10 @@ mod checkpoints;
 mod open;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use milena_io::{Clock, Disk};
 use milena_log::{Checkpoint, CleanMarker, DirKind, Log, LogDirectory, LogError, OpenParams, PartitionDirName};
@@ -35,6 +36,8 @@ pub struct Directory {
     /// Its id in the metadata.
     pub id: Uuid,
     partitions: AtomicUsize,
+    /// The names or topic ids of its partitions could not be synced in this run: its stop is not a clean one.
+    unsynced: AtomicBool,
 }
 
 impl Directory {
@@ -82,7 +85,8 @@ impl Storage {
             match LogDirectory::open(Arc::clone(&storage.disk), path) {
                 Ok(files) => {
                     let partitions = AtomicUsize::new(0);
-                    storage.directories.push(Directory { files, clean: None, id: *id, partitions });
+                    let unsynced = AtomicBool::new(false);
+                    storage.directories.push(Directory { files, clean: None, id: *id, partitions, unsynced });
                 }
                 Err(error) => {
                     storage.unlock();
@@ -211,17 +215,23 @@ impl Storage {
         }
         for path in created {
             match milena_log::sync_topic_id(&*self.disk, &path) {
-                Err(error) if !is_missing(&error) => {
-                    tracing::error!(path = %path.display(), %error, "a new partition can't be synced");
-                }
+                Err(error) if !is_missing(&error) => self.sync_failed(&path, &error),
                 // Synced, or deleted since.
                 _ => {}
             }
         }
         for directory in &self.directories {
             if let Err(error) = self.disk.sync_dir(directory.path()) {
-                tracing::error!(path = %directory.path().display(), %error, "a log directory can't be synced");
+                self.sync_failed(directory.path(), &error);
             }
+        }
+    }
+
+    /// What a failed sync has lost no later one brings back: the next start must look for itself.
+    fn sync_failed(&self, path: &Path, error: &dyn fmt::Display) {
+        tracing::error!(path = %path.display(), %error, "a new partition can't be synced; the next start checks it");
+        for directory in self.directories.iter().filter(|directory| path.starts_with(directory.path())) {
+            directory.unsynced.store(true, Ordering::Relaxed);
         }
     }
 
@@ -261,7 +271,9 @@ impl Storage {
         }
         for (directory, closed) in self.directories.into_iter().zip(closed) {
             closed?;
-            directory.files.write_clean_marker(broker_epoch)?;
+            if !directory.unsynced.load(Ordering::Relaxed) {
+                directory.files.write_clean_marker(broker_epoch)?;
+            }
             directory.files.unlock()?;
         }
         Ok(())

@@ -118,6 +118,28 @@ fn a_deletion_writes_no_checkpoint_that_has_no_line_of_the_topic() {
     assert_eq!(count(), before);
 }
 
+/// Stops over a directory in which `fail` is wrong while a new partition is synced; whether it is marked clean then.
+fn marked_clean_after(fail: Option<StepKind>) -> bool {
+    let cluster = Cluster::new();
+    cluster.create(1, &[&[1]]);
+    if let Some(step) = fail {
+        cluster.fail(step, if step == StepKind::Sync { "partition.metadata" } else { DIR });
+    }
+    cluster.publisher.storage.sync_created();
+    cluster.disk.clear_faults();
+    let Publisher { storage, replicas, .. } = cluster.publisher;
+    Arc::into_inner(storage).unwrap().close(&replicas, 7).unwrap();
+    let marker = Path::new(DIR).join(".kafka_cleanshutdown");
+    milena_log::read_file(&cluster.disk, &marker).unwrap().is_some()
+}
+
+#[test]
+fn a_directory_whose_new_partitions_could_not_be_synced_is_not_marked_clean() {
+    assert!(marked_clean_after(None));
+    assert!(!marked_clean_after(Some(StepKind::Sync)));
+    assert!(!marked_clean_after(Some(StepKind::SyncDir)));
+}
+
 #[test]
 fn partitions_that_could_not_be_made_are_made_when_there_is_space() {
     let cluster = Cluster::new();
