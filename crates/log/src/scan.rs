@@ -88,7 +88,8 @@ impl Header {
     }
 }
 
-fn field<const N: usize>(bytes: &[u8; BATCH_OVERHEAD], at: usize) -> [u8; N] {
+/// The `N` bytes at `at`, which the caller knows to be there.
+pub(crate) fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];
     field.copy_from_slice(&bytes[at..at + N]);
     field

@@ -4,6 +4,7 @@
 use milena_records::crc32c;
 
 use crate::producers::ProducerState;
+use crate::scan::field;
 
 const VERSION: i16 = 1;
 /// Version, checksum, count.
@@ -56,12 +57,6 @@ fn parse_entry(bytes: &[u8]) -> ProducerState {
         coordinator_epoch: i32::from_be_bytes(field(bytes, 34)),
         current_txn_first_offset: i64::from_be_bytes(field(bytes, 38)),
     }
-}
-
-fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    let mut field = [0; N];
-    field.copy_from_slice(&bytes[at..at + N]);
-    field
 }
 
 #[cfg(test)]
