@@ -60,10 +60,18 @@ pub struct Storage {
     missing: Mutex<BTreeSet<(Uuid, i32)>>,
 }
 
-/// Files of a deleted partition, and when they go.
+/// What is deleted, and when it goes.
 struct Deletion {
-    path: PathBuf,
+    what: Doomed,
     due_ms: i64,
+}
+
+/// What waits for its deletion under its last name.
+enum Doomed {
+    /// The directory of a deleted partition.
+    Partition(PathBuf),
+    /// A file of a removed segment.
+    File(PathBuf),
 }
 
 impl Storage {
@@ -204,7 +212,14 @@ impl Storage {
         }
         self.directories[partition.directory].partitions.fetch_sub(1, Ordering::Relaxed);
         let due_ms = self.clock.now_ms().saturating_add(partition.settings().file_delete_delay_ms);
-        self.deletions.lock().push(Deletion { path: log.dir().to_owned(), due_ms });
+        self.deletions.lock().push(Deletion { what: Doomed::Partition(log.dir().to_owned()), due_ms });
+    }
+
+    /// Queues files of removed segments for their removal after `delay_ms` (`file.delete.delay.ms`).
+    pub fn remove_later(&self, files: impl IntoIterator<Item = PathBuf>, delay_ms: i64) {
+        let due_ms = self.clock.now_ms().saturating_add(delay_ms);
+        let doomed = files.into_iter().map(|path| Deletion { what: Doomed::File(path), due_ms });
+        self.deletions.lock().extend(doomed);
     }
 
     /// Makes the names and topic ids of new partitions last.
@@ -240,13 +255,21 @@ impl Storage {
         self.clock.now_ms()
     }
 
-    /// Removes the files of deleted partitions whose time has come.
+    /// Removes the files of deleted partitions and of removed segments whose time has come.
     pub fn delete_due(&self) {
         let now_ms = self.clock.now_ms();
         let due: Vec<Deletion> = self.deletions.lock().extract_if(.., |deletion| deletion.due_ms <= now_ms).collect();
         for deletion in due {
-            if let Err(error) = self.disk.remove_dir_all(&deletion.path) {
-                tracing::error!(path = %deletion.path.display(), %error, "a deleted partition's files can't be removed");
+            let (removed, path) = match deletion.what {
+                Doomed::Partition(path) => (self.disk.remove_dir_all(&path), path),
+                Doomed::File(path) => (self.disk.remove_file(&path), path),
+            };
+            match removed {
+                // A segment's file has gone with its partition.
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    tracing::error!(path = %path.display(), %error, "a deleted file can't be removed");
+                }
+                _ => {}
             }
         }
     }

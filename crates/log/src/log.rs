@@ -7,6 +7,7 @@ mod flush;
 mod open;
 mod read;
 mod recent;
+mod remove;
 mod timestamps;
 mod truncate;
 
@@ -28,6 +29,7 @@ use flush::{Marks, Shared};
 pub use open::{OpenParams, Recovery};
 pub use read::Slice;
 use recent::Recent;
+pub use remove::Removal;
 pub use timestamps::TimestampOffset;
 
 /// One partition's log, exactly as Kafka keeps it on disk. Not synchronised: appends need `&mut`, reads `&`.
@@ -43,6 +45,8 @@ pub use timestamps::TimestampOffset;
 /// - truncation: *drop* (later segments, the last one first), *names*, *cut* (the `.log` file that stays, its index files before it),
 ///   *producers* (snapshots beyond the new end go, durably; the state at the new end is read).
 ///   The caller writes the recovery-point checkpoint before it appends again.
+/// - removal of the oldest segments: *keep* (a flush, and the producer snapshot of the one that stays), *doom* (the files get the suffix `.deleted`, the oldest segment first and of each its `.log` first);
+///   durable with the next flush. What a power loss brings back lies below the log start offset, whose checkpoint line stays until then.
 /// - close: *finish*, *snapshot* (the producer snapshot at the log end), then a flush that includes the last segment's indexes.
 /// - deletion: *rename* (of the directory), later *remove*.
 #[derive(Debug)]
@@ -66,6 +70,8 @@ pub struct Log {
     /// Changes of names and epochs, and how many of them are durable.
     marks: Marks,
     synced: Marks,
+    /// Count of [`Marks::names`] at the last removal of segments.
+    removed: u64,
     /// Flushes begun.
     flushes: u64,
     /// When the last segment was made or opened, ms since 1970.
@@ -156,9 +162,10 @@ impl Log {
         Ok(())
     }
 
-    /// Whether the log start offset belongs into the log-start checkpoint: it is above the first segment's base offset.
+    /// Whether the log start offset belongs into the log-start checkpoint: it is above the first segment's base offset, or the removal of
+    /// segments below it is not durable yet.
     pub fn log_start_needs_checkpoint(&self) -> bool {
-        self.log_start_offset > self.segments[0].base_offset
+        self.log_start_offset > self.segments[0].base_offset || self.removed > self.synced.names
     }
 
     /// What is known of the idempotent producers, in the order of their ids.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use milena_io::Disk;
 
+use crate::error::{IoContext, Result};
+
 pub(crate) const LOG: &str = ".log";
 pub(crate) const INDEX: &str = ".index";
 pub(crate) const TIME_INDEX: &str = ".timeindex";
@@ -29,6 +31,16 @@ impl Home {
     /// Path of a segment's file.
     pub(crate) fn segment_file(&self, base_offset: i64, suffix: &str) -> PathBuf {
         self.dir.join(segment_name(base_offset, suffix))
+    }
+
+    /// Gives a segment's file, if it is there, the suffix `.deleted` and adds its new path to `doomed`.
+    pub(crate) fn doom(&self, base_offset: i64, suffix: &str, doomed: &mut Vec<PathBuf>) -> Result<()> {
+        let from = self.segment_file(base_offset, suffix);
+        let to = self.dir.join(segment_name(base_offset, suffix) + DELETED);
+        match self.disk.rename(&from, &to) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            renamed => renamed.context("renaming to", &to).map(|()| doomed.push(to)),
+        }
     }
 
     pub(crate) fn parent(&self) -> &Path {

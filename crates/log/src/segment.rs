@@ -312,6 +312,12 @@ impl Segment {
         Ok(newest)
     }
 
+    /// Gives the files the suffix `.deleted`, the `.log` first: whatever a crash leaves of the others goes at the next start. Adds their new
+    /// paths to `doomed`, also those renamed before a failure.
+    pub(crate) fn doom(&self, home: &Home, doomed: &mut Vec<PathBuf>) -> Result<()> {
+        [LOG, INDEX, TIME_INDEX, TXN_INDEX].iter().try_for_each(|suffix| home.doom(self.base_offset, suffix, doomed))
+    }
+
     /// Removes the files.
     pub(crate) fn remove(&self, home: &Home) -> Result<()> {
         for suffix in [LOG, INDEX, TIME_INDEX, TXN_INDEX] {

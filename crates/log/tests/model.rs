@@ -4,8 +4,9 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ enum Operation {
     /// Closes everything in order and starts again.
     Restart,
     Truncate(u64),
+    DeleteRecords(u64),
+    RemoveSegments(u64),
     Delete(u128),
 }
 
@@ -42,7 +45,7 @@ fn operations(rng: &mut SimRng) -> Vec<Operation> {
     let mut epoch = 0;
     let count = 6 + rng.below(14);
     (0..count)
-        .map(|number| match rng.below(20) {
+        .map(|number| match rng.below(24) {
             0..=9 => {
                 epoch += i32::from(rng.below(6) == 0);
                 let batches = (0..1 + rng.below(3)).map(|_| (random_batch(rng, &mut clock), rng.next_u64())).collect();
@@ -53,6 +56,8 @@ fn operations(rng: &mut SimRng) -> Vec<Operation> {
             14 | 15 => Operation::Checkpoint,
             16 | 17 => Operation::Restart,
             18 => Operation::Truncate(rng.next_u64()),
+            19 | 20 => Operation::DeleteRecords(rng.next_u64()),
+            21 | 22 => Operation::RemoveSegments(rng.next_u64()),
             _ => Operation::Delete(u128::from(number)),
         })
         .collect()
@@ -74,13 +79,23 @@ fn random_batch(rng: &mut SimRng, clock: &mut i64) -> Vec<u8> {
 /// What the log may hold.
 #[derive(Debug, Clone, Default)]
 struct History {
-    /// Batches with their offsets, acknowledged.
+    /// Batches with their offsets, acknowledged; those below the log start offset too.
     batches: Vec<Vec<u8>>,
     /// Everything below was flushed.
     durable: i64,
+    /// Log start offset.
+    start: i64,
+    /// Log start offset that was checkpointed.
+    durable_start: i64,
 }
 
 impl History {
+    /// The bytes that a reader gets from `start` on.
+    fn bytes_from(&self, start: i64) -> Vec<u8> {
+        let after = self.batches.iter().filter(|bytes| Batch::parse(bytes).unwrap().last_offset() >= start);
+        after.cloned().collect::<Vec<_>>().concat()
+    }
+
     fn end(&self) -> i64 {
         self.batches.last().map_or(0, |bytes| Batch::parse(bytes).unwrap().next_offset())
     }
@@ -126,8 +141,12 @@ struct World {
     durable_at_least: i64,
     /// Least offset that a killed process leaves if the operation under way does not come back.
     written_at_least: i64,
+    /// Log start offset of the operation under way.
+    attempted_start: i64,
     /// The log that was deleted last, while its rename may still be lost.
     ghost: Option<History>,
+    /// Files of removed segments.
+    doomed: Vec<PathBuf>,
 }
 
 fn data() -> &'static Path {
@@ -138,7 +157,6 @@ fn data() -> &'static Path {
 fn start(disk: &SimDisk) -> Result<(LogDirectory, Log, Recovery, bool), LogError> {
     let directory = LogDirectory::open(Arc::new(disk.clone()), data())?;
     let clean = directory.take_clean_marker()?.is_some();
-    let recovery_point = directory.read_checkpoint(Checkpoint::RecoveryPoint)?.get("t", 0).unwrap_or(0);
     for found in directory.partitions()? {
         if found.name.kind == DirKind::Delete {
             disk.remove_dir_all(&found.path).map_err(|source| LogError::Io {
@@ -148,7 +166,12 @@ fn start(disk: &SimDisk) -> Result<(LogDirectory, Log, Recovery, bool), LogError
             })?;
         }
     }
-    let params = OpenParams { clean, recovery_point, log_start_offset: 0, now_ms: 0 };
+    let found = disk.metadata(&dir()).is_ok_and(|found| found.is_some());
+    let checkpointed =
+        |which| directory.read_checkpoint(which).map(|offsets| offsets.get("t", 0).filter(|_| found).unwrap_or(0));
+    let recovery_point = checkpointed(Checkpoint::RecoveryPoint)?;
+    let log_start_offset = checkpointed(Checkpoint::LogStart)?;
+    let params = OpenParams { clean, recovery_point, log_start_offset, now_ms: 0 };
     let (log, recovery) = Log::open(Arc::new(disk.clone()), &dir(), Arc::new(config()), params)?;
     Ok((directory, log, recovery, clean))
 }
@@ -166,14 +189,38 @@ impl World {
             attempted: Vec::new(),
             durable_at_least: 0,
             written_at_least: 0,
+            attempted_start: 0,
             ghost: None,
+            doomed: Vec::new(),
         }
     }
 
-    fn checkpoint(&self) -> Result<(), LogError> {
+    /// Writes both checkpoints, and removes the files whose time has come.
+    fn checkpoint(&mut self) -> Result<(), LogError> {
         let mut offsets = Offsets::default();
         offsets.insert("t", 0, self.log.recovery_point());
-        self.directory.write_checkpoint(Checkpoint::RecoveryPoint, &offsets)
+        self.directory.write_checkpoint(Checkpoint::RecoveryPoint, &offsets)?;
+        let mut offsets = Offsets::default();
+        if self.log.log_start_needs_checkpoint() {
+            offsets.insert("t", 0, self.log.log_start_offset());
+        }
+        self.directory.write_checkpoint(Checkpoint::LogStart, &offsets)?;
+        self.history.durable_start = self.history.start;
+        for path in self.doomed.drain(..) {
+            self.disk.remove_file(&path).map_err(|source| LogError::Io { operation: "removing", path, source })?;
+        }
+        Ok(())
+    }
+
+    /// Raises the log start offset and takes `count` segments away.
+    fn remove(&mut self, offset: i64, count: usize) -> Result<(), LogError> {
+        self.log.set_log_start_offset(offset)?;
+        let removal = self.log.begin_removal(count)?;
+        removal.sync()?;
+        self.flushed();
+        let removed = self.log.remove_segments(removal, &mut self.doomed);
+        self.history.start = self.log.log_start_offset();
+        removed
     }
 
     fn flushed(&mut self) {
@@ -185,6 +232,7 @@ impl World {
     fn run(&mut self, operation: &Operation) -> Result<(), LogError> {
         self.durable_at_least = self.history.durable;
         self.written_at_least = self.history.end();
+        self.attempted_start = self.history.start;
         match operation {
             Operation::Append(given, epoch) => self.append(given, *epoch)?,
             Operation::Roll => self.log.roll(0)?,
@@ -205,12 +253,16 @@ impl World {
                 let (directory, log, recovery, clean) = start(&self.disk)?;
                 assert!(clean && recovery == Recovery::default(), "a clean start scans nothing: {recovery:?}");
                 (self.directory, self.log) = (directory, log);
-                verify(&self.log, &self.history.batches.concat());
+                assert_eq!(self.log.log_start_offset(), self.history.start);
+                verify(&self.log, &self.history.batches.concat(), 0);
             }
             Operation::Truncate(random) => {
                 let offset = (*random % (self.history.end() as u64 + 1)) as i64;
                 let mut kept = self.history.clone();
                 kept.batches.retain(|bytes| Batch::parse(bytes).unwrap().last_offset() < offset);
+                if kept.end() < kept.start {
+                    return Ok(());
+                }
                 kept.durable = kept.durable.min(kept.end());
                 self.durable_at_least = kept.durable;
                 self.written_at_least = kept.end();
@@ -218,13 +270,30 @@ impl World {
                 self.history = kept;
                 self.checkpoint()?;
             }
+            Operation::DeleteRecords(random) => {
+                let (start, end) = (self.history.start, self.history.end());
+                self.attempted_start = start + (*random % (end - start + 1) as u64) as i64;
+                self.remove(self.attempted_start, 0)?;
+            }
+            Operation::RemoveSegments(random) => {
+                if random.is_multiple_of(4) {
+                    self.log.roll(0)?;
+                }
+                let bases: Vec<i64> = self.log.segment_base_offsets().collect();
+                let count = (*random / 4) as usize % bases.len();
+                self.attempted_start = self.history.start.max(bases[count]);
+                self.remove(self.history.start, count)?;
+            }
             Operation::Delete(unique) => {
                 self.ghost = Some(self.history.clone());
                 self.log.rename_for_deletion(*unique)?;
                 self.history = History::default();
                 self.durable_at_least = 0;
                 self.written_at_least = 0;
+                self.attempted_start = 0;
+                self.doomed.clear();
                 self.directory.write_checkpoint(Checkpoint::RecoveryPoint, &Offsets::default())?;
+                self.directory.write_checkpoint(Checkpoint::LogStart, &Offsets::default())?;
                 let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
                 let opened = Log::open(Arc::new(self.disk.clone()), &dir(), Arc::new(config()), params)?.0;
                 std::mem::replace(&mut self.log, opened).delete()?;
@@ -265,65 +334,97 @@ impl World {
         } else {
             self.disk.kill_process()
         }
-        let (directory, log, _, clean) = start(&self.disk).unwrap();
-        let got = read_from(&log, log.log_start_offset(), 700);
-        let written = [self.history.batches.clone(), self.attempted.clone()].concat().concat();
-        let survived = got.len() as u64;
-        let own = written.starts_with(&got) && log.log_end_offset() >= self.durable_at_least;
-        let ghostly = self.ghost.as_ref().is_some_and(|ghost| ghost.batches.concat().starts_with(&got));
+        let (directory, log, recovery, clean) = start(&self.disk).unwrap();
+        let written = History {
+            batches: [self.history.batches.clone(), self.attempted.clone()].concat(),
+            ..self.history.clone()
+        };
+        let own = survived(&log, &recovery, &written).filter(|_| log.log_end_offset() >= self.durable_at_least);
+        let ghostly = self.ghost.as_ref().and_then(|ghost| survived(&log, &recovery, ghost));
         assert!(
-            own || ghostly,
-            "{survived} bytes to offset {} are no history: {} written, durable below {}",
+            own.is_some() || ghostly.is_some(),
+            "{} to {} is no history: durable below {}",
+            log.log_start_offset(),
             log.log_end_offset(),
-            written.len(),
             self.durable_at_least
         );
-        if own && (clean || !power_loss) && !ghostly {
-            assert!(log.log_end_offset() >= self.written_at_least, "{survived} bytes of {} are left", written.len());
+        if ghostly.is_none() {
+            let starts = self.history.durable_start..=self.attempted_start.max(self.history.start);
+            assert!(starts.contains(&log.log_start_offset()), "{} is not in {starts:?}", log.log_start_offset());
+            if clean || !power_loss {
+                assert!(log.log_end_offset() >= self.written_at_least, "records end at {}", log.log_end_offset());
+            }
         }
-        verify(&log, &got);
+        let deleted =
+            [Some(&self.history), self.ghost.as_ref()].into_iter().flatten().map(|history| history.start).max();
+        let deleted = self.attempted_start.max(deleted.unwrap_or(0));
+        let mut batches = own.or(ghostly).expect("one of both was checked");
+        verify(&log, &batches.concat(), deleted);
         (self.directory, self.log) = (directory, log);
         let next = self.log.log_end_offset();
         let mut rng = SimRng::new(7);
         let mut last = random_batch(&mut rng, &mut 5000);
         assert_eq!(self.log.append(&mut [&mut last], 99, 0).unwrap().first_offset, next);
-        let all = [got, last].concat();
+        batches.push(last);
+        let all = batches.concat();
         self.log.close().unwrap();
-        verify(&self.log, &all);
+        verify(&self.log, &all, deleted);
         verify_indexes(&self.disk, &self.log, &all);
+        self.doomed.clear();
         self.checkpoint().unwrap();
         self.directory.write_clean_marker(1).unwrap();
         self.disk.restart();
         let (_, log, recovery, clean) = start(&self.disk).unwrap();
         assert!(clean && recovery == Recovery::default());
-        verify(&log, &all);
+        assert_eq!(log.log_start_offset(), self.log.log_start_offset());
+        verify(&log, &all, deleted);
     }
 }
 
-/// Reading, timestamps and epochs answer as a walk over `bytes` does.
-fn verify(log: &Log, bytes: &[u8]) {
-    assert_eq!(read_from(log, log.log_start_offset(), 333), bytes);
-    let (mut positions, mut records, mut epochs) = (Vec::new(), Vec::new(), Vec::<(i32, i64)>::new());
+/// The batches of `history` up to the log's end, if the log holds just those from its start on. A log that lost what was above its start
+/// begins there without any.
+fn survived(log: &Log, recovery: &Recovery, history: &History) -> Option<Vec<Vec<u8>>> {
+    let (start, end) = (log.log_start_offset(), log.log_end_offset());
+    if start == end && recovery.reason.as_ref().is_some_and(|reason| reason.contains("below its start offset")) {
+        return Some(Vec::new());
+    }
+    let mut kept = history.clone();
+    kept.batches.retain(|bytes| Batch::parse(bytes).unwrap().next_offset() <= end);
+    (kept.end() == end && kept.bytes_from(start) == read_from(log, start, 700)).then_some(kept.batches)
+}
+
+/// Reading, timestamps and epochs answer as a walk over `bytes` does, those below the log start offset included. Epochs below `deleted`
+/// may be forgotten.
+fn verify(log: &Log, bytes: &[u8], deleted: i64) {
+    let (start, first) = (log.log_start_offset(), log.segment_base_offsets().next().unwrap());
+    let after = batches(bytes).map(Result::unwrap).filter(|batch| batch.last_offset() >= start);
+    let after: Vec<u8> = after.flat_map(|batch| batch.bytes().to_vec()).collect();
+    assert_eq!(read_from(log, start, 333), after);
+    let (mut positions, mut records, mut epochs) = (Vec::new(), Vec::new(), BTreeSet::new());
     for batch in batches(bytes) {
         let batch = batch.unwrap();
+        if batch.last_offset() >= deleted.max(start) {
+            assert_eq!(log.epoch_for_offset(batch.last_offset()), Some(batch.partition_leader_epoch()));
+            epochs.insert(batch.partition_leader_epoch());
+        }
+        if batch.base_offset() < first {
+            continue;
+        }
         let segment = log.segment_base_offsets().filter(|base| *base <= batch.base_offset()).max().unwrap();
         positions.push((batch.base_offset()..batch.next_offset(), segment, batch.size()));
         for record in batch.plain_records().unwrap() {
             let record = record.unwrap();
             records.push((record.timestamp(&batch), record.offset(&batch)));
         }
-        if epochs.last().is_none_or(|last| last.0 < batch.partition_leader_epoch()) {
-            epochs.push((batch.partition_leader_epoch(), batch.base_offset()));
-        }
     }
     let end = positions.last().map_or(0, |(offsets, ..)| offsets.end);
-    assert_eq!(log.log_end_offset(), end);
+    assert_eq!(log.log_end_offset(), end.max(start));
     let (mut at, mut segment) = (0, 0);
     for (offsets, base, size) in positions {
         if base != segment {
             (at, segment) = (0, base);
         }
-        for offset in offsets {
+        for offset in offsets.filter(|offset| *offset >= start) {
             let slice = log.read(offset, 1, end, true).unwrap().unwrap();
             assert_eq!((slice.segment, slice.position, slice.len), (base, at, size), "offset {offset}");
         }
@@ -333,15 +434,17 @@ fn verify(log: &Log, bytes: &[u8]) {
     let mut stamps: Vec<i64> = records.iter().map(|(stamp, _)| *stamp).collect();
     stamps.extend([-1, i64::MAX]);
     for stamp in stamps {
-        let expected = records.iter().find(|record| record.0 >= stamp).copied();
+        let expected = records.iter().find(|record| record.0 >= stamp && record.1 >= start).copied();
         let found = log.offset_for_timestamp(stamp, &mut decompressor).unwrap();
         assert_eq!(found.map(|found| (found.timestamp, found.offset)), expected, "timestamp {stamp}");
     }
     let largest = records.iter().map(|(stamp, _)| *stamp).max();
     let found = log.max_timestamp_offset(&mut decompressor).unwrap();
     assert_eq!(found.map(|found| found.timestamp), largest);
-    let known: Vec<(i32, i64)> = log.leader_epochs().iter().map(|entry| (entry.epoch, entry.start_offset)).collect();
-    assert_eq!(known, epochs);
+    let known = log.leader_epochs().iter().filter(|entry| entry.start_offset < log.log_end_offset());
+    assert!(known.clone().all(|entry| entry.start_offset >= start), "{:?}", log.leader_epochs());
+    let known = known.filter(|entry| entry.start_offset >= deleted);
+    assert!(known.count() <= epochs.len(), "{:?} of {epochs:?}", log.leader_epochs());
     assert_eq!(log.producers().collect::<Vec<_>>(), common::producers_of(bytes));
 }
 

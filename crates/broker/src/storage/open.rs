@@ -10,7 +10,7 @@ use milena_log::{Checkpoint, DirKind, Log, LogError, OpenParams, PartitionDirNam
 use parking_lot::Mutex;
 
 use super::checkpoints::Lines;
-use super::{Deletion, Directory, Storage};
+use super::{Deletion, Directory, Doomed, Storage};
 use crate::partition::{Partition, TopicIdentity};
 use crate::settings::PartitionSettings;
 
@@ -100,7 +100,8 @@ impl Storage {
                     places.insert((topic, index), Place { directory: at, path: found.path, params });
                 }
                 DirKind::Delete => {
-                    self.deletions.lock().push(Deletion { path: found.path, due_ms: self.clock.now_ms() })
+                    let what = Doomed::Partition(found.path);
+                    self.deletions.lock().push(Deletion { what, due_ms: self.clock.now_ms() });
                 }
                 DirKind::Future | DirKind::Stray => {}
             }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::Log;
+use super::flush::Marks;
 use crate::error::{IoContext, Result};
 use crate::names::{DirKind, EPOCHS, Home, PartitionDirName, SNAPSHOT, segment_name, segment_offset};
 use crate::snapshot;
@@ -111,6 +112,7 @@ impl Log {
         }
         self.flushed_to = self.log_end_offset;
         self.synced_snapshot = Some(self.log_end_offset);
+        self.synced = Marks { epochs: self.epochs.version(), ..self.marks };
         for segment in &mut self.segments {
             segment.indexes_synced = true;
         }

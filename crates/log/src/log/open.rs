@@ -399,6 +399,7 @@ impl Loader {
             generation: 0,
             marks: Marks { names: u64::from(!untouched), parent: u64::from(origin.fresh), epochs: 0 },
             synced: Marks::default(),
+            removed: 0,
             flushes: 0,
             active_since_ms: params.now_ms,
             closed_cleanly: untouched,

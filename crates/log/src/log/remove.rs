@@ -1,0 +1,85 @@
+//! Taking the oldest segments out of the log, as whole files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use milena_io::{Disk, OpenMode};
+
+use super::{Flush, Log};
+use crate::error::{IoContext, Result};
+use crate::names::SNAPSHOT;
+
+/// The oldest segments, which are to go: [`sync`](Removal::sync) it without holding the log, then hand it to [`Log::remove_segments`].
+#[derive(Debug)]
+pub struct Removal {
+    disk: Arc<dyn Disk>,
+    flush: Option<Flush>,
+    /// Producer snapshot of the segment that will be the first.
+    snapshot: PathBuf,
+    /// Base offset of that segment.
+    below: i64,
+}
+
+impl Removal {
+    /// Stage *keep*: makes durable what stands in for all that goes, the leader epochs and the producers. Blocks as long as the disk does.
+    ///
+    /// # Errors
+    /// [`LogError::Io`](crate::LogError::Io); nothing is removed then.
+    pub fn sync(&self) -> Result<()> {
+        self.flush.as_ref().map_or(Ok(()), Flush::sync)?;
+        match self.disk.open(&self.snapshot, OpenMode::Write).and_then(|file| file.sync_data()) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            synced => synced.context("syncing", &self.snapshot),
+        }
+    }
+}
+
+impl Log {
+    /// What must be durable before the `count` oldest segments go.
+    ///
+    /// # Errors
+    /// As [`begin_flush`](Self::begin_flush).
+    ///
+    /// # Panics
+    /// When no segment would be left: the last one is rolled before it goes.
+    pub fn begin_removal(&mut self, count: usize) -> Result<Removal> {
+        let below = self.segments[count].base_offset;
+        let snapshot = self.home.segment_file(below, SNAPSHOT);
+        Ok(Removal { disk: Arc::clone(&self.home.disk), flush: self.begin_flush()?, snapshot, below })
+    }
+
+    /// Takes the segments of `removal` out of the log, the oldest first; the log then begins, at the earliest, where the next one does.
+    ///
+    /// Stage *doom*: their files and the producer snapshots at their base offsets get the suffix `.deleted`. Who reads one goes on reading.
+    /// The new paths are added to `doomed`, also at a failure; the caller removes them after `file.delete.delay.ms`, and a start removes them
+    /// at once. Nothing happens when the log was truncated meanwhile.
+    ///
+    /// # Errors
+    /// [`LogError::Poisoned`](crate::LogError::Poisoned), [`LogError::Io`](crate::LogError::Io); segments before the one that failed are gone.
+    pub fn remove_segments(&mut self, removal: Removal, doomed: &mut Vec<PathBuf>) -> Result<()> {
+        self.writable()?;
+        let Removal { flush, below, .. } = removal;
+        if let Some(flush) = flush {
+            self.flushed(flush);
+        }
+        let count = self.segments.partition_point(|segment| segment.base_offset < below);
+        if count == 0 || below > self.recovery_point() {
+            return Ok(());
+        }
+        self.set_log_start_offset(below)?;
+        self.recent.clear();
+        self.closed_cleanly = false;
+        self.marks.names += 1;
+        self.removed = self.marks.names;
+        let mut gone = 0;
+        let home = &self.home;
+        let renamed = self.segments[..count].iter().try_for_each(|segment| {
+            let before = doomed.len();
+            let renamed = segment.doom(home, doomed);
+            gone += usize::from(renamed.is_ok() || doomed.len() > before);
+            renamed.and_then(|()| home.doom(segment.base_offset, SNAPSHOT, doomed))
+        });
+        self.segments.drain(..gone);
+        renamed
+    }
+}
