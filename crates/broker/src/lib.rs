@@ -13,6 +13,7 @@ pub mod maintenance;
 pub mod partition;
 pub mod ports;
 pub mod producer_ids;
+pub mod published;
 pub mod publisher;
 pub mod purgatory;
 pub mod registry;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use milena_config::BrokerConfig;
 use milena_io::Clock;
-use milena_metadata::Image;
 
 use crate::controller::ControllerHandle;
 use crate::fetch_sessions::FetchSessions;
 use crate::producer_ids::ProducerIds;
+use crate::published::Published;
 use crate::replicas::Replicas;
 
 /// Everything that handlers use.
@@ -37,7 +37,7 @@ impl Ports {
     }
 
     /// The cluster's metadata.
-    pub fn image(&self) -> Guard<Arc<Image>> {
+    pub fn image(&self) -> Guard<Arc<Published>> {
         self.live.image.load()
     }
 }
@@ -45,7 +45,7 @@ impl Ports {
 /// What changes under running requests: each request takes one state of it.
 pub struct Live {
     /// The cluster's metadata.
-    pub image: ArcSwap<Image>,
+    pub image: ArcSwap<Published>,
     /// The broker's settings.
     pub config: ArcSwap<BrokerConfig>,
 }

@@ -31,7 +31,7 @@ impl Publisher {
     pub fn follow(&self, loaded: Vec<Loaded>) {
         for Loaded { image, delta } in loaded {
             self.publish(&image, &delta);
-            self.live.image.store(Arc::new(image));
+            self.live.image.store(Arc::new(image.into()));
         }
     }
 

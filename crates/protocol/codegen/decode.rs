@@ -32,7 +32,8 @@ fn untagged(message: &Message, s: &Struct, field: &Field) -> String {
 /// The field's value, given that it exists in the version.
 fn value(s: &Struct, field: &Field, flexible: &str) -> String {
     let Some(nullable) = field.nullable else {
-        return call(&field.kind, false, flexible);
+        let value = call(&field.kind, false, flexible);
+        return if field.given_encoded { format!("Structs::Items({value})") } else { value };
     };
     let some = call(&field.kind, true, flexible);
     match types::within(nullable, field.versions.and(s.reach)) {

@@ -32,6 +32,9 @@ fn absent(s: &Struct, field: &Field) -> String {
 /// Writes the field, given that it exists in the version.
 fn value(s: &Struct, field: &Field, flexible: &str) -> String {
     let me = format!("self.{}", names::field(&field.name));
+    if field.given_encoded {
+        return format!("{me}.write(w, {flexible}, v)?;\n");
+    }
     if !types::is_option(field) {
         return call(&field.kind, false, flexible, &me, &format!("&{me}"));
     }

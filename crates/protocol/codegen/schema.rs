@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// Arrays of structs that an encoder may also be given in their encoded form: struct and field.
+const GIVEN_ENCODED: [(&str, &str); 1] = [("MetadataResponseTopic", "Partitions")];
+
 /// An inclusive range of versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Range {
@@ -94,6 +97,8 @@ pub(super) struct Field {
     pub(super) ignorable: bool,
     /// The field stays in the old encoding in flexible versions.
     pub(super) never_flexible: bool,
+    /// An array that is a `Structs`, not a vector.
+    pub(super) given_encoded: bool,
 }
 
 /// A message's own fields (the first struct), or those of a nested struct.
@@ -162,7 +167,10 @@ fn collect(structs: &mut Vec<Struct>, name: &str, json: &Value, reach: Range, va
     if let Some(known) = structs.iter_mut().find(|s| s.name == name) {
         known.reach = known.reach.or(reach);
     } else {
-        let fields = entries.iter().map(|entry| field(entry, valid)).collect();
+        let mut fields: Vec<Field> = entries.iter().map(|entry| field(entry, valid)).collect();
+        for field in &mut fields {
+            field.given_encoded = GIVEN_ENCODED.contains(&(name, &field.name));
+        }
         structs.push(Struct { name: name.to_owned(), fields, reach, borrows: false });
     }
     for entry in entries.iter().filter(|entry| entry.get("fields").is_some()) {
@@ -187,6 +195,7 @@ fn field(json: &Value, valid: Range) -> Field {
         default: json["default"].as_str().map(str::to_owned),
         ignorable: json["ignorable"].as_bool().unwrap_or(false),
         never_flexible: json["flexibleVersions"].as_str() == Some("none"),
+        given_encoded: false,
     }
 }
 

@@ -29,7 +29,10 @@ pub(super) fn is_option(field: &Field) -> bool {
 
 /// The field's Rust type.
 pub(super) fn rust(message: &Message, field: &Field) -> String {
-    let plain = plain(message, &field.kind);
+    let plain = match &field.kind {
+        Type::Array(element) if field.given_encoded => format!("Structs<{}>", plain(message, element)),
+        kind => plain(message, kind),
+    };
     if is_option(field) { format!("Option<{plain}>") } else { plain }
 }
 
@@ -61,6 +64,7 @@ pub(super) fn default(field: &Field) -> String {
         Type::Primitive("Uuid") => "Uuid::ZERO".to_owned(),
         Type::Primitive(name) => number(field).map_or_else(|| format!("0 as {name}"), str::to_owned),
         Type::String => "Cow::Borrowed(\"\")".to_owned(),
+        Type::Array(_) if field.given_encoded => "Structs::default()".to_owned(),
         Type::Array(element) if !matches!(**element, Type::Primitive(_)) => "Vec::new()".to_owned(),
         Type::Bytes | Type::Array(_) => "Cow::Borrowed(&[])".to_owned(),
         Type::Struct(_) => "Default::default()".to_owned(),

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
 
-use crate::{Records, Uuid};
+use crate::{Records, Structs, Uuid};
 
 /// A value that has a JSON form.
 pub trait ToJson {
@@ -76,6 +76,12 @@ macro_rules! arrays {
 arrays!(i8, i16, i32, i64, Uuid);
 
 impl<T: ToJson> ToJson for Vec<T> {
+    fn to_json(&self, version: i16) -> Value {
+        array(self, version)
+    }
+}
+
+impl<T: ToJson> ToJson for Structs<T> {
     fn to_json(&self, version: i16) -> Value {
         array(self, version)
     }

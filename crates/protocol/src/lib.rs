@@ -33,6 +33,7 @@ mod metadata_record;
 mod primitive;
 mod reader;
 mod records;
+mod structs;
 mod uuid;
 mod writer;
 
@@ -43,6 +44,7 @@ pub use message::Message;
 pub use metadata_record::{MetadataRecord, RemoteLogRecord};
 pub use reader::Reader;
 pub use records::Records;
+pub use structs::Structs;
 pub use uuid::{ParseUuidError, Uuid};
 pub use writer::{Gap, Mark, Writer};
 
@@ -60,7 +62,7 @@ pub mod messages {
         pub(crate) use std::borrow::Cow;
 
         pub(crate) use crate::message::{Message, Wire, absent, need};
-        pub(crate) use crate::{DecodeError, EncodeError, Reader, Records, Str, Uuid, Writer};
+        pub(crate) use crate::{DecodeError, EncodeError, Reader, Records, Str, Structs, Uuid, Writer};
     }
     include!(concat!(env!("OUT_DIR"), "/messages.rs"));
 }

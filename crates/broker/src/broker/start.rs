@@ -20,6 +20,7 @@ use crate::maintenance::Maintenance;
 use crate::partition::TopicIdentity;
 use crate::ports::{Live, Node, Ports};
 use crate::producer_ids::ProducerIds;
+use crate::published::Published;
 use crate::publisher::{Publisher, with_dynamic};
 use crate::replicas::Replicas;
 use crate::settings::{PartitionSettings, net_config};
@@ -149,8 +150,8 @@ impl Parts {
         let Registered { mut log, epoch, defaults } = quorum;
         let (node_id, kraft_version) = (config.node_id(), log.kraft_version());
         let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots()).unwrap_or(0);
-        let live =
-            Arc::new(Live { image: ArcSwap::new(Arc::clone(log.image())), config: ArcSwap::from_pointee(config) });
+        let image = Published::from(Image::clone(log.image()));
+        let live = Arc::new(Live { image: ArcSwap::from_pointee(image), config: ArcSwap::from_pointee(config) });
         let publisher = Publisher {
             node_id,
             live: Arc::clone(&live),

@@ -3,7 +3,7 @@
 //! its own error. v7: leader epochs. v8: authorized operations. v9: flexible. v10: topic ids in answers. v11: without
 //! the cluster's operations. v12: topics by id. v13: an error of the whole answer.
 //!
-//! Replica lists are borrowed from the image. Nothing is looked up twice, nothing copied for a partition.
+//! The partitions of a topic are encoded once for each image, version and listener; the rest is borrowed from the image.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,11 +15,12 @@ use milena_protocol::messages::metadata_request::{MetadataRequest, MetadataReque
 use milena_protocol::messages::metadata_response::{
     MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
-use milena_protocol::{ApiKey, ErrorCode, Uuid};
+use milena_protocol::{ApiKey, EncodeError, ErrorCode, Structs, Uuid};
 use rustc_hash::FxHashSet;
 
 use crate::cluster_view::ClusterView;
 use crate::ports::{Node, Ports};
+use crate::published::Published;
 use crate::registry::Api;
 use crate::request::{Call, Refusal};
 use crate::{authorized_operations, auto_topics};
@@ -44,7 +45,8 @@ fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refu
     let image = ports.image();
     let asked = Asked::of(&request, version, &image);
     let view = ClusterView::new(image.cluster(), &call.peer.listener);
-    let response = response(&request, &asked, &view, version, &ports.node);
+    let partitions = |topic: &Arc<Topic>| encoded_partitions(topic, &image, &view, &call.peer.listener, version);
+    let response = response(&request, &asked, &view, partitions, &ports.node)?;
     call.answer(out, &response)?;
     if request.allow_auto_topic_creation && ports.config().auto_create_topics_enable() {
         auto_topics::create(asked.creatable(), ports);
@@ -131,9 +133,9 @@ fn response<'r>(
     request: &MetadataRequest<'_>,
     asked: &Asked<'r>,
     view: &ClusterView<'r>,
-    version: i16,
+    partitions: impl Fn(&'r Arc<Topic>) -> Result<Structs<MetadataResponsePartition<'r>>, EncodeError>,
     node: &'r Node,
-) -> MetadataResponse<'r> {
+) -> Result<MetadataResponse<'r>, EncodeError> {
     let operations = authorized_operations::topic(request.include_topic_authorized_operations);
     let unknown_ids = asked.unknown_ids.iter().map(|&topic_id| MetadataResponseTopic {
         error_code: ErrorCode::UNKNOWN_TOPIC_ID.0,
@@ -141,13 +143,15 @@ fn response<'r>(
         topic_id,
         ..Default::default()
     });
-    let known = asked.topics.iter().map(|topic| MetadataResponseTopic {
-        name: Some(Cow::Borrowed(&topic.name)),
-        topic_id: topic.id,
-        is_internal: is_internal(&topic.name),
-        partitions: partitions(topic, view, version),
-        topic_authorized_operations: operations,
-        ..Default::default()
+    let known = asked.topics.iter().map(|&topic| {
+        Ok(MetadataResponseTopic {
+            name: Some(Cow::Borrowed(&topic.name)),
+            topic_id: topic.id,
+            is_internal: is_internal(&topic.name),
+            partitions: partitions(topic)?,
+            topic_authorized_operations: operations,
+            ..Default::default()
+        })
     });
     let unknown_names = asked.unknown_names.iter().map(|&name| MetadataResponseTopic {
         error_code: missing(name).0,
@@ -156,14 +160,14 @@ fn response<'r>(
         topic_authorized_operations: operations,
         ..Default::default()
     });
-    MetadataResponse {
+    Ok(MetadataResponse {
         brokers: brokers(view),
         cluster_id: Some(Cow::Borrowed(&node.cluster_id)),
         controller_id: view.controller_id(node.id),
-        topics: unknown_ids.chain(known).chain(unknown_names).collect(),
+        topics: unknown_ids.map(Ok).chain(known).chain(unknown_names.map(Ok)).collect::<Result<_, _>>()?,
         cluster_authorized_operations: authorized_operations::cluster(request.include_cluster_authorized_operations),
         ..Default::default()
-    }
+    })
 }
 
 /// Why a name stands for no topic.
@@ -182,9 +186,20 @@ fn brokers<'r>(view: &ClusterView<'r>) -> Vec<MetadataResponseBroker<'r>> {
     view.alive().map(broker).collect()
 }
 
-fn partitions<'r>(topic: &'r Topic, view: &ClusterView<'r>, version: i16) -> Vec<MetadataResponsePartition<'r>> {
+fn encoded_partitions<'r>(
+    topic: &Topic,
+    image: &Published,
+    view: &ClusterView<'_>,
+    listener: &Arc<str>,
+    version: i16,
+) -> Result<Structs<MetadataResponsePartition<'r>>, EncodeError> {
+    let encode = || partitions(topic, view, version).encode(version);
+    image.encoded_partitions(topic, listener, version, encode).map(Structs::Encoded)
+}
+
+fn partitions<'r>(topic: &'r Topic, view: &ClusterView<'r>, version: i16) -> Structs<MetadataResponsePartition<'r>> {
     let numbered = (0..).zip(&topic.partitions);
-    numbered.map(|(index, partition)| partition_of(index, partition, view, version)).collect()
+    Structs::Items(numbered.map(|(index, partition)| partition_of(index, partition, view, version)).collect())
 }
 
 fn partition_of<'r>(

@@ -26,7 +26,7 @@ impl Cluster {
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let storage = Storage::lock(shared, Arc::new(SimClock::new(0)), &[(PathBuf::from(DIR), id(101))]).unwrap();
         let config = BrokerConfig::load(&Settings::new()).unwrap();
-        let live = Live { image: ArcSwap::from_pointee(image([])), config: ArcSwap::from_pointee(config) };
+        let live = Live { image: ArcSwap::from_pointee(image([]).into()), config: ArcSwap::from_pointee(config) };
         let publisher =
             Publisher { node_id: 1, live: Arc::new(live), replicas: Arc::default(), storage: Arc::new(storage) };
         Self { disk, publisher }

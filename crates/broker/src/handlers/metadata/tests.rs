@@ -10,6 +10,18 @@ fn node() -> Node {
     Node { id: 1, cluster_id: "c".into(), kraft_version: 0 }
 }
 
+/// The whole answer, nothing of it encoded before.
+fn respond<'r>(
+    request: &MetadataRequest<'_>,
+    asked: &Asked<'r>,
+    image: &'r Image,
+    version: i16,
+    node: &'r Node,
+) -> MetadataResponse<'r> {
+    let view = ClusterView::new(image.cluster(), LISTENER);
+    response(request, asked, &view, |topic| Ok(partitions(topic, &view, version)), node).unwrap()
+}
+
 fn named(names: &[&'static str]) -> MetadataRequest<'static> {
     let topic = |&name: &&'static str| MetadataRequestTopic { name: Some(name.into()), ..Default::default() };
     MetadataRequest { topics: Some(names.iter().map(topic).collect()), ..Default::default() }
@@ -19,7 +31,7 @@ fn named(names: &[&'static str]) -> MetadataRequest<'static> {
 fn ask(request: &MetadataRequest<'_>, version: i16) -> Vec<(i16, String, usize)> {
     let (image, node) = (cluster(), node());
     let asked = Asked::of(request, version, &image);
-    let response = response(request, &asked, &ClusterView::new(image.cluster(), LISTENER), version, &node);
+    let response = respond(request, &asked, &image, version, &node);
     let topic = |topic: &MetadataResponseTopic<'_>| {
         (topic.error_code, topic.name.as_deref().unwrap_or("null").to_owned(), topic.partitions.len())
     };
@@ -109,21 +121,49 @@ fn authorized_operations_are_told_to_those_who_ask() {
             ..named(&["a"])
         };
         let asked = Asked::of(&request, 10, &image);
-        let response = response(&request, &asked, &ClusterView::new(image.cluster(), LISTENER), 10, &node);
+        let response = respond(&request, &asked, &image, 10, &node);
         (response.topics[0].topic_authorized_operations, response.cluster_authorized_operations)
     };
     assert_eq!(told(true), (3576, 8096));
     assert_eq!(told(false), (i32::MIN, i32::MIN));
 }
 
+fn encoded(response: &MetadataResponse<'_>, version: i16) -> Vec<u8> {
+    let mut writer = milena_protocol::Writer::new();
+    milena_protocol::Message::encode(response, &mut writer, version).unwrap();
+    writer.into_bytes()
+}
+
 #[test]
-fn every_version_can_say_every_answer() {
-    let (image, node) = (cluster(), node());
+fn every_version_can_say_every_answer_and_says_the_same_with_encoded_partitions() {
+    let (image, node) = (Published::from(cluster()), node());
+    let view = ClusterView::new(image.cluster(), LISTENER);
     for version in API.versions.clone() {
         let request = named(&["a", "b", "no", "__consumer_offsets"]);
         let asked = Asked::of(&request, version, &image);
-        let response = response(&request, &asked, &ClusterView::new(image.cluster(), LISTENER), version, &node);
-        let mut writer = milena_protocol::Writer::new();
-        milena_protocol::Message::encode(&response, &mut writer, version).unwrap();
+        let plain = encoded(&respond(&request, &asked, &image, version, &node), version);
+        for _first_then_again in 0..2 {
+            let partitions = |topic: &Arc<Topic>| encoded_partitions(topic, &image, &view, &LISTENER.into(), version);
+            let response = response(&request, &asked, &view, partitions, &node).unwrap();
+            assert_eq!(encoded(&response, version), plain, "version {version}");
+        }
     }
+}
+
+#[test]
+fn encoded_partitions_are_those_of_their_listener_and_go_with_the_image() {
+    let at = |image: &Published, listener: &str| {
+        let view = ClusterView::new(image.cluster(), listener);
+        let topic = image.topics().get("t").unwrap();
+        match encoded_partitions(topic, image, &view, &listener.into(), 12).unwrap() {
+            Structs::Encoded(bytes) => bytes,
+            Structs::Items(_) => panic!("they are encoded"),
+        }
+    };
+    let both = image([broker(1, false), broker(2, false)].into_iter().chain(topic("t", 1, &[&[1, 2], &[2]])));
+    let one_fenced = image([broker(1, false), broker(2, true)].into_iter().chain(topic("t", 1, &[&[1, 2], &[2]])));
+    let (both, one_fenced) = (Published::from(both), Published::from(one_fenced));
+    assert_ne!(at(&both, LISTENER), at(&both, INSIDE));
+    assert_ne!(at(&both, LISTENER), at(&one_fenced, LISTENER));
+    assert!(Arc::ptr_eq(&at(&both, LISTENER), &at(&both, LISTENER)));
 }
