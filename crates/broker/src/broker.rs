@@ -19,6 +19,7 @@ use milena_net::{NetError, Server};
 use milena_quorum::{DirectoryError, FormatError, QuorumError};
 
 use crate::controller::Controller;
+use crate::flusher::FlushTimer;
 use crate::maintenance::Maintenance;
 use crate::replicas::Replicas;
 use crate::storage::{Found, Storage};
@@ -31,6 +32,7 @@ pub struct Broker {
     server: Server,
     controller: Controller,
     maintenance: Maintenance,
+    flush_timer: Option<FlushTimer>,
     replicas: Arc<Replicas>,
     storage: Arc<Storage>,
     clock: Arc<dyn Clock>,
@@ -128,6 +130,8 @@ impl Broker {
     pub fn stop(self) -> Result<(), BrokerError> {
         self.server.stop(STOP_PATIENCE);
         self.maintenance.stop();
+        self.flush_timer.into_iter().for_each(FlushTimer::stop);
+        self.storage.flusher().stop();
         let mut log = self.controller.join().ok_or(BrokerError::ControllerFailed)?;
         log.shut_down_broker(self.node_id, self.defaults, self.clock.now_ms())?;
         log.close()?;

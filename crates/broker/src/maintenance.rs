@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use milena_log::Checkpoint;
 
 use crate::controller::ControllerHandle;
-use crate::partition::Partition;
 use crate::ports::Live;
 use crate::replicas::Replicas;
 use crate::storage::Storage;
@@ -74,9 +73,6 @@ impl Work {
             // Partitions are made by the controller's thread, which tries again after each change.
             self.controller.try_change(|_| Vec::new());
         }
-        for partition in self.replicas.topics().partitions() {
-            flush_rolled(partition);
-        }
         let config = self.live.config.load();
         let every = [
             (Checkpoint::HighWatermark, config.replica_high_watermark_checkpoint_interval_ms()),
@@ -103,26 +99,5 @@ impl Work {
         if let Err(error) = self.storage.checkpoint(&self.replicas, which) {
             tracing::error!(file = which.file_name(), %error, "a checkpoint can't be written");
         }
-    }
-}
-
-/// Syncs a log that was rolled since the last time, without the partition's lock.
-fn flush_rolled(partition: &Partition) {
-    let flush = {
-        let mut log = partition.log();
-        let active = log.segment_base_offsets().last().unwrap_or(0);
-        if log.recovery_point() >= active || log.is_poisoned() {
-            return;
-        }
-        log.begin_flush()
-    };
-    let flushed = flush.and_then(|flush| {
-        let Some(flush) = flush else { return Ok(()) };
-        flush.sync()?;
-        partition.log().flushed(flush);
-        Ok(())
-    });
-    if let Err(error) = flushed {
-        tracing::error!(%partition, %error, "a flush failed; the partition takes no more writes");
     }
 }

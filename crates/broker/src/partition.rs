@@ -1,6 +1,8 @@
 //! One partition that this broker hosts: its log behind a short lock, and what readers see without the lock.
 //! Which partitions exist is `replicas`' business; what a request asks of them is the handlers'.
 
+mod flush;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
@@ -10,8 +12,10 @@ use milena_log::{Appended, Checkpoint, EpochEnd, Log, LogError, Slice};
 use milena_protocol::{ErrorCode, Uuid};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::flusher::Flusher;
 use crate::purgatory::Waiters;
 use crate::settings::PartitionSettings;
+use flush::Flushes;
 
 /// The name and id of a topic, shared by its partitions.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub struct Partition {
     retired: AtomicBool,
     failing: AtomicBool,
     waiters: Waiters,
+    flushes: Flushes,
+    flusher: Arc<Flusher>,
 }
 
 impl Partition {
@@ -52,6 +58,7 @@ impl Partition {
         mut log: Log,
         leader_epoch: i32,
         settings: Arc<PartitionSettings>,
+        flusher: &Arc<Flusher>,
     ) -> Result<Self, LogError> {
         let end = log.log_end_offset();
         log.assign_epoch(leader_epoch, end)?;
@@ -66,6 +73,8 @@ impl Partition {
             retired: AtomicBool::new(false),
             failing: AtomicBool::new(false),
             waiters: Waiters::default(),
+            flushes: Flushes::since(flusher.now_ms()),
+            flusher: Arc::clone(flusher),
             log: Mutex::new(log),
         })
     }
@@ -85,25 +94,28 @@ impl Partition {
     }
 
     /// Appends whole batches, gives them their offsets in the buffers, and wakes who waits for records. The only replica
-    /// is this one, so the high watermark follows at once. What an idempotent producer may not write is left out.
+    /// is this one, so the high watermark follows at once, or after the flush that `flush.messages` demands: what may be
+    /// acknowledged is known from [`acknowledges`](Self::acknowledges). What an idempotent producer may not write is left out.
     ///
     /// # Errors
     /// When the log can't take them; then none of them is there.
-    pub fn append_as_leader(&self, batches: &mut [&mut [u8]], now_ms: i64) -> Result<Appended, LogError> {
-        let appended = {
+    pub fn append_as_leader(self: &Arc<Self>, batches: &mut [&mut [u8]], now_ms: i64) -> Result<Appended, LogError> {
+        let (appended, after) = {
             let mut log = self.log.lock();
             if self.is_retired() {
                 return Err(LogError::Poisoned { dir: log.dir().to_owned() });
             }
             let appended = log.append(batches, self.leader_epoch(), now_ms).inspect_err(|error| self.failed(error))?;
-            self.high_watermark.store(appended.last_offset + 1, Ordering::Release);
-            appended
+            (appended, self.after_append(&log))
         };
+        self.ask_after_append(&after);
         if self.failing.load(Ordering::Relaxed) {
             self.failing.store(false, Ordering::Relaxed);
             tracing::info!(partition = %self, "appends succeed again");
         }
-        self.waiters.wake();
+        if after.moved {
+            self.waiters.wake();
+        }
         Ok(appended)
     }
 
@@ -162,9 +174,17 @@ impl Partition {
     }
 
     /// Takes new settings.
-    pub fn set_settings(&self, settings: Arc<PartitionSettings>) {
-        self.log.lock().set_config(Arc::clone(&settings.log));
+    pub fn set_settings(self: &Arc<Self>, settings: Arc<PartitionSettings>) {
+        let timed = settings.log.flush_ms < i64::MAX;
+        let unflushed = {
+            let mut log = self.log.lock();
+            log.set_config(Arc::clone(&settings.log));
+            log.flushed_to() < log.log_end_offset()
+        };
         self.settings.store(settings);
+        if timed && unflushed {
+            self.watch();
+        }
     }
 
     /// Its settings as of now.

@@ -48,6 +48,7 @@ impl Publisher {
             return;
         }
         let config = with_dynamic(&self.live.config.load(), image, self.node_id);
+        self.storage.flusher().set_threads(usize::try_from(config.num_io_threads()).unwrap_or(1));
         self.live.config.store(Arc::new(config));
         for topic in self.replicas.topics().iter() {
             self.configure(image, &topic.identity.name);

@@ -95,6 +95,8 @@ fn log_config(broker: &BrokerConfig, config: &TopicConfig) -> LogConfig {
         segment_index_bytes: u64::try_from(config.segment_index_bytes).unwrap_or(0),
         index_interval_bytes: u64::try_from(config.index_interval_bytes).unwrap_or(0),
         compact: config.cleanup_policy.compact,
+        flush_messages: config.flush_messages,
+        flush_ms: config.flush_ms,
         producer_id_expiration_ms: broker.producer_id_expiration_ms().into(),
     }
 }

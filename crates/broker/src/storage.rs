@@ -21,6 +21,7 @@ use milena_log::{Checkpoint, CleanMarker, DirKind, Log, LogDirectory, LogError, 
 use milena_protocol::Uuid;
 use parking_lot::Mutex;
 
+use crate::flusher::Flusher;
 use crate::partition::{Partition, TopicIdentity};
 use crate::replicas::Replicas;
 use crate::settings::PartitionSettings;
@@ -51,6 +52,7 @@ impl Directory {
 pub struct Storage {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
+    flusher: Arc<Flusher>,
     directories: Vec<Directory>,
     deletions: Mutex<Vec<Deletion>>,
     /// New partitions whose files' names and topic ids are not synced yet.
@@ -82,6 +84,7 @@ impl Storage {
     pub fn lock(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, ids: &[(PathBuf, Uuid)]) -> Result<Self, LogError> {
         let mut storage = Self {
             disk,
+            flusher: Arc::new(Flusher::new(Arc::clone(&clock))),
             clock,
             directories: Vec::new(),
             deletions: Mutex::default(),
@@ -148,6 +151,11 @@ impl Storage {
         if epochs.all(|epoch| epoch == first) { first } else { -1 }
     }
 
+    /// Who flushes their partitions.
+    pub fn flusher(&self) -> &Arc<Flusher> {
+        &self.flusher
+    }
+
     /// The directories, in the order of the configuration.
     pub fn directories(&self) -> &[Directory] {
         &self.directories
@@ -178,7 +186,7 @@ impl Storage {
         })?;
         self.created.lock().push(path);
         self.directories[at].partitions.fetch_add(1, Ordering::Relaxed);
-        Partition::lead(Arc::clone(topic), index, at, log, leader_epoch, Arc::clone(settings))
+        Partition::lead(Arc::clone(topic), index, at, log, leader_epoch, Arc::clone(settings), &self.flusher)
     }
 
     fn create_log(&self, topic: &TopicIdentity, path: &Path, settings: &PartitionSettings) -> Result<Log, LogError> {

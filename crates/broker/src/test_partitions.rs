@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use milena_config::{BrokerConfig, Settings};
-use milena_io::SimDisk;
+use milena_io::{RealClock, SimDisk};
 use milena_log::{Log, OpenParams};
-use milena_metadata::Image;
 use milena_records::BatchBuilder;
 
+use crate::flusher::Flusher;
 use crate::partition::{Partition, TopicIdentity};
 use crate::replicas::Replicas;
 use crate::settings::PartitionSettings;
-use crate::test_image::id;
+use crate::test_image::{id, image, topic_config};
 
 /// Leader epoch of all partitions here.
 pub(crate) const EPOCH: i32 = 3;
@@ -26,13 +26,20 @@ pub(crate) fn topic(partitions: &[&[&[i64]]]) -> Replicas {
     replicas
 }
 
-fn partition(identity: &Arc<TopicIdentity>, index: i32, batches: &[&[i64]]) -> Arc<Partition> {
+/// The settings of a topic, with these overrides.
+pub(crate) fn settings(overrides: &[(&'static str, &'static str)]) -> Arc<PartitionSettings> {
     let config = BrokerConfig::load(&Settings::new()).unwrap();
-    let settings = PartitionSettings::of_topic(&config, &Image::default(), "t");
+    let records = overrides.iter().map(|&(name, value)| topic_config("t", name, value));
+    PartitionSettings::of_topic(&config, &image(records), "t")
+}
+
+fn partition(identity: &Arc<TopicIdentity>, index: i32, batches: &[&[i64]]) -> Arc<Partition> {
+    let settings = settings(&[]);
     let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
     let disk = Arc::new(SimDisk::new(0));
     let (log, _) = Log::open(disk, Path::new("/t-0"), Arc::clone(&settings.log), params).unwrap();
-    let partition = Partition::lead(Arc::clone(identity), index, 0, log, EPOCH, settings).unwrap();
+    let partition = Partition::lead(Arc::clone(identity), index, 0, log, EPOCH, settings, &flusher()).unwrap();
+    let partition = Arc::new(partition);
     for timestamps in batches {
         let mut builder = BatchBuilder::new();
         for &timestamp in *timestamps {
@@ -41,5 +48,10 @@ fn partition(identity: &Arc<TopicIdentity>, index: i32, batches: &[&[i64]]) -> A
         let mut batch = builder.build().unwrap();
         partition.append_as_leader(&mut [&mut batch], 0).unwrap();
     }
-    Arc::new(partition)
+    partition
+}
+
+/// Flushes when asked.
+pub(crate) fn flusher() -> Arc<Flusher> {
+    Arc::new(Flusher::new(Arc::new(RealClock::new())))
 }

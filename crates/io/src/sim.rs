@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::disk::{Disk, DiskLock, Entry, File, Metadata, OpenMode};
 use crate::rng::{Rng, SimRng};
@@ -67,6 +67,8 @@ pub struct Fault {
 #[derive(Debug, Clone)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
+    /// Syncs need not wait any more.
+    released: Arc<Condvar>,
 }
 
 #[derive(Debug)]
@@ -81,6 +83,8 @@ struct State {
     faults: Vec<Fault>,
     locks: Vec<std::path::PathBuf>,
     trace: Vec<String>,
+    holds_syncs: bool,
+    held_syncs: usize,
 }
 
 impl SimDisk {
@@ -96,8 +100,10 @@ impl SimDisk {
             faults: Vec::new(),
             locks: Vec::new(),
             trace: Vec::new(),
+            holds_syncs: false,
+            held_syncs: 0,
         };
-        Self { state: Arc::new(Mutex::new(state)) }
+        Self { state: Arc::new(Mutex::new(state)), released: Arc::default() }
     }
 
     /// Mutating calls so far.
@@ -133,6 +139,17 @@ impl SimDisk {
     /// Adds a fault.
     pub fn fail(&self, fault: Fault) {
         self.state.lock().faults.push(fault);
+    }
+
+    /// With `true`, syncs of files take until it is called with `false`. They make durable what was written before they began.
+    pub fn hold_syncs(&self, hold: bool) {
+        self.state.lock().holds_syncs = hold;
+        self.released.notify_all();
+    }
+
+    /// How many syncs are held.
+    pub fn held_syncs(&self) -> usize {
+        self.state.lock().held_syncs
     }
 
     /// Ends all faults.
@@ -348,6 +365,18 @@ struct SimFile {
 }
 
 impl SimFile {
+    /// Waits while syncs are held. Gives the number of the last change before it began.
+    fn begin_sync(&self) -> u64 {
+        let mut state = self.disk.state.lock();
+        let newest = state.tree.content_mut(self.inode).newest();
+        state.held_syncs += 1;
+        while state.holds_syncs {
+            self.disk.released.wait(&mut state);
+        }
+        state.held_syncs -= 1;
+        newest
+    }
+
     fn change<T>(&self, kind: StepKind, change: impl FnOnce(&mut Content, &mut SimRng, Outcome) -> T) -> io::Result<T> {
         let mut state = self.disk.state.lock();
         if state.life != self.life {
@@ -423,9 +452,10 @@ impl File for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        let newest = self.begin_sync();
         self.change(StepKind::Sync, |content, _, outcome| {
             if outcome == Outcome::Done {
-                content.sync();
+                content.sync_to(newest);
             }
         })
     }

@@ -15,6 +15,10 @@ pub struct LogConfig {
     pub index_interval_bytes: u64,
     /// `cleanup.policy` contains `compact`: offsets may be missing between batches.
     pub compact: bool,
+    /// `flush.messages`: so many records that are not durable make a flush due. The log only keeps the number; who appends looks at it.
+    pub flush_messages: i64,
+    /// `flush.ms`: a flush is due so long after the last one, ms.
+    pub flush_ms: i64,
     /// `producer.id.expiration.ms`: a producer that has written nothing for this long may be forgotten, ms.
     pub producer_id_expiration_ms: i64,
 }
@@ -29,6 +33,8 @@ impl Default for LogConfig {
             segment_index_bytes: 10 << 20,
             index_interval_bytes: 4096,
             compact: false,
+            flush_messages: i64::MAX,
+            flush_ms: i64::MAX,
             producer_id_expiration_ms: 24 * 60 * 60 * 1000,
         }
     }

@@ -74,6 +74,8 @@ pub struct Log {
     removed: u64,
     /// Flushes begun.
     flushes: u64,
+    /// A segment was finished since the last flush began.
+    rolled: bool,
     /// When the last segment was made or opened, ms since 1970.
     active_since_ms: i64,
     /// The files are as after [`Log::close`].

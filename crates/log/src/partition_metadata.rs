@@ -49,6 +49,15 @@ pub fn write_topic_id_unsynced(disk: &dyn Disk, dir: &Path, topic_id: &str) -> R
     file.write_at(content.as_bytes(), 0).context("writing", &path)
 }
 
+/// Makes the file last, where there is one.
+pub(crate) fn sync_if_there(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    let path = dir.join(FILE);
+    match disk.open(&path, OpenMode::Write).and_then(|file| file.sync_all()) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        result => result.context("syncing", &path),
+    }
+}
+
 /// Makes the file, and the names of a new partition's files, last.
 ///
 /// # Errors

@@ -149,6 +149,10 @@ impl Parts {
         let Self { config, clock, cluster_id, storage, replicas, report } = self;
         let Registered { mut log, epoch, defaults } = quorum;
         let (node_id, kraft_version) = (config.node_id(), log.kraft_version());
+        let flusher = storage.flusher();
+        flusher.set_threads(usize::try_from(config.num_io_threads()).unwrap_or(1));
+        let (delay_ms, interval_ms) = (config.log_initial_task_delay_ms(), config.log_flush_scheduler_interval_ms());
+        let flush_timer = flusher.start_timer(delay_ms, interval_ms).map_err(BrokerError::Thread)?;
         let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots()).unwrap_or(0);
         let image = Published::from(Image::clone(log.image()));
         let live = Arc::new(Live { image: ArcSwap::from_pointee(image), config: ArcSwap::from_pointee(config) });
@@ -175,6 +179,18 @@ impl Parts {
             producer_ids: ProducerIds::default(),
         };
         let server = bound.start(Arc::new(Dispatch::new(Arc::new(ports))))?;
-        Ok(Broker { server, controller, maintenance, replicas, storage, clock, node_id, epoch, defaults, report })
+        Ok(Broker {
+            server,
+            controller,
+            maintenance,
+            flush_timer,
+            replicas,
+            storage,
+            clock,
+            node_id,
+            epoch,
+            defaults,
+            report,
+        })
     }
 }

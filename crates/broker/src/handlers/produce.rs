@@ -3,13 +3,15 @@
 //!
 //! All consecutive Produce requests of a wake-up are taken together: every batch is checked where it was received, then
 //! each partition appends all of its batches with one write, then the answers leave in request order. A batch that is
-//! refused leaves no trace; partitions fail or succeed on their own.
+//! refused leaves no trace; partitions fail or succeed on their own. Where `flush.messages` wants a flush first, the answer comes
+//! after it.
 
 mod append;
 mod check;
 mod plan;
 mod records;
 mod reply;
+mod wait;
 
 use milena_net::Replies;
 use milena_protocol::ApiKey;
@@ -31,6 +33,9 @@ pub fn serve(frames: &mut [&mut [u8]], topics: &Topics, now_ms: i64, replies: &m
     let mut plan = Plan::default();
     let checked = frames.iter().try_for_each(|frame| check::request(frame, topics, &mut plan));
     append::append(frames, &mut plan, now_ms);
+    if plan.parts.iter().any(|part| part.awaits > 0) {
+        return wait::answer(plan, replies).and(checked);
+    }
     for request in &plan.requests {
         reply::answer(request, &plan.parts, replies)?;
     }

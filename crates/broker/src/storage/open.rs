@@ -164,8 +164,15 @@ impl Storage {
             );
         }
         self.directories[place.directory].partitions.fetch_add(1, Ordering::Relaxed);
-        let partition =
-            Partition::lead(Arc::clone(topic), *index, place.directory, log, *leader_epoch, Arc::clone(settings))?;
+        let partition = Partition::lead(
+            Arc::clone(topic),
+            *index,
+            place.directory,
+            log,
+            *leader_epoch,
+            Arc::clone(settings),
+            &self.flusher,
+        )?;
         Ok((partition, recovery.segments_scanned > 0, recovery.bytes_cut))
     }
 }

@@ -5,6 +5,7 @@
 mod common;
 
 mod cases;
+mod flush;
 mod process;
 mod producers;
 mod readme;

@@ -32,6 +32,8 @@ pub(super) struct Content {
     pub(super) live: Vec<u8>,
     pub(super) durable: Vec<u8>,
     pub(super) pending: Vec<Change>,
+    /// Changes that were pending and are not any more.
+    settled: u64,
 }
 
 impl Content {
@@ -59,11 +61,26 @@ impl Content {
         self.change(Change::Truncate { len });
     }
 
+    /// Number of the last change so far.
+    pub(super) fn newest(&self) -> u64 {
+        self.settled + self.pending.len() as u64
+    }
+
     pub(super) fn sync(&mut self) {
-        if !self.pending.is_empty() {
+        self.sync_to(self.newest());
+    }
+
+    /// Makes the changes up to this number durable.
+    pub(super) fn sync_to(&mut self, number: u64) {
+        let count = number.saturating_sub(self.settled) as usize;
+        if count == self.pending.len() && count > 0 {
             self.durable.clone_from(&self.live);
             self.pending.clear();
+        } else {
+            let durable = &mut self.durable;
+            self.pending.drain(..count).for_each(|change| change.apply(durable));
         }
+        self.settled += count as u64;
     }
 
     pub(super) fn flip_bit(&mut self, byte: usize, bit: u8) {

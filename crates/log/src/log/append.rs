@@ -309,6 +309,7 @@ impl Log {
         }
         self.active_since_ms = now_ms;
         self.closed_cleanly = false;
+        self.rolled = true;
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::{Log, Segment};
 use crate::error::{IoContext, LogError, Result};
 use crate::names::EPOCHS;
+use crate::partition_metadata;
 use crate::text::replace_file;
 
 /// What a log and its flushes under way share.
@@ -64,7 +65,7 @@ impl Flush {
         self.end_offset
     }
 
-    /// Stages *data*, *indexes*, *epochs* and *names*. Blocks as long as the disk does.
+    /// Stages *data*, *indexes*, *epochs* and *names*, the last with a new partition's topic id. Blocks as long as the disk does.
     ///
     /// # Errors
     /// [`LogError::Io`]; the log then refuses every change: what a failed sync has lost no later one brings back.
@@ -93,6 +94,9 @@ impl Flush {
             replace_file(&*self.disk, &self.dir.join(EPOCHS), epochs.as_bytes())?;
             gate.newest = self.number;
         }
+        if self.marks.parent != self.synced.parent {
+            partition_metadata::sync_if_there(&*self.disk, &self.dir)?;
+        }
         if self.marks.names != self.synced.names {
             self.disk.sync_dir(&self.dir).context("syncing", &self.dir)?;
         }
@@ -120,6 +124,7 @@ impl Log {
             return Ok(None);
         }
         self.flushes += 1;
+        self.rolled = false;
         let mut flush = Flush {
             disk: Arc::clone(&self.home.disk),
             dir: self.home.dir.clone(),
@@ -150,10 +155,21 @@ impl Log {
         &self.segments[if clean { self.segments.len() } else { self.segment_at(self.flushed_to) }..]
     }
 
-    /// Takes note of a synced flush: the recovery point advances, unless the log was truncated meanwhile.
-    pub fn flushed(&mut self, flush: Flush) {
+    /// Everything below this offset is durable.
+    pub fn flushed_to(&self) -> i64 {
+        self.flushed_to
+    }
+
+    /// A segment was finished since the last flush began: a flush makes its indexes durable and lets the recovery point pass it.
+    pub fn wants_flush(&self) -> bool {
+        self.rolled
+    }
+
+    /// Takes note of a synced flush: the recovery point advances. False when the log was truncated meanwhile; then nothing is known, and
+    /// another flush must tell.
+    pub fn flushed(&mut self, flush: Flush) -> bool {
         if flush.generation != self.generation {
-            return;
+            return false;
         }
         self.flushed_to = self.flushed_to.max(flush.end_offset);
         self.synced.names = self.synced.names.max(flush.marks.names);
@@ -162,6 +178,7 @@ impl Log {
         for segment in &mut self.segments {
             segment.indexes_synced |= flush.finished.contains(&segment.base_offset);
         }
+        true
     }
 
     /// Makes everything below the log end offset durable and advances the recovery point.

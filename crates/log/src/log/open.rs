@@ -401,6 +401,7 @@ impl Loader {
             synced: Marks::default(),
             removed: 0,
             flushes: 0,
+            rolled: false,
             active_since_ms: params.now_ms,
             closed_cleanly: untouched,
             closed: false,

@@ -73,11 +73,14 @@ fn append_group(
     }
     match partition.append_as_leader(&mut taken, now_ms) {
         Ok(appended) => {
+            let end = appended.last_offset + 1;
+            let awaits = if partition.high_watermark() >= end { 0 } else { end };
             let offsets: Vec<i64> = taken.iter().map(|batch| base_offset(batch)).collect();
             for ((at, accepted), base_offset) in good.iter().zip(offsets) {
                 parts[*at].base_offset = base_offset;
                 parts[*at].append_time = accepted.append_time.unwrap_or(-1);
                 parts[*at].log_start_offset = partition.log_start_offset();
+                parts[*at].awaits = awaits;
             }
             for (place, why) in appended.unwritten {
                 leave_out(&mut parts[good[place].0], why);

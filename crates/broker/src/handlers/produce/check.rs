@@ -69,6 +69,7 @@ fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &
             append_time: -1,
             base_offset: -1,
             log_start_offset: -1,
+            awaits: 0,
             replaced: false,
         });
     }

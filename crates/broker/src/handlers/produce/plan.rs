@@ -17,6 +17,23 @@ pub(super) struct Plan {
     pub parts: Vec<Part>,
 }
 
+impl Plan {
+    /// Whether a request can be answered.
+    pub(super) fn settle(&mut self, request: usize) -> bool {
+        let Self { requests, parts } = self;
+        let topics = requests[request].topics.iter();
+        topics.fold(true, |settled, topic| {
+            parts[topic.parts.clone()].iter_mut().fold(settled, |settled, part| part.settle() && settled)
+        })
+    }
+
+    /// The partitions that keep a request from being answered.
+    pub(super) fn awaited(&self, request: usize) -> impl Iterator<Item = Arc<Partition>> {
+        let parts = self.requests[request].topics.iter().flat_map(|topic| &self.parts[topic.parts.clone()]);
+        parts.filter(|part| part.awaits > 0).filter_map(|part| part.partition.clone())
+    }
+}
+
 /// One request.
 pub(super) struct Request {
     /// Version of the request.
@@ -79,12 +96,29 @@ pub(super) struct Part {
     pub base_offset: i64,
     /// First offset of the log, or -1 when the request never got as far as the log.
     pub log_start_offset: i64,
+    /// The log end offset that must be reached by what may be acknowledged before this is; 0 when nothing is in the way.
+    pub awaits: i64,
     /// A later entry for the same partition in the same request has taken this one's place: it is neither written nor
     /// answered.
     pub replaced: bool,
 }
 
 impl Part {
+    /// Whether it can be answered. One whose flush has failed, or whose partition has gone, turns into a failure.
+    pub(super) fn settle(&mut self) -> bool {
+        let Some(partition) = self.partition.as_ref().filter(|_| self.awaits > 0) else { return true };
+        match partition.acknowledges(self.awaits) {
+            None => return false,
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                (self.base_offset, self.append_time, self.log_start_offset) = (-1, -1, -1);
+                self.refuse(error, None);
+            }
+        }
+        self.awaits = 0;
+        true
+    }
+
     /// Whether it is to be written.
     pub(super) fn is_good(&self) -> bool {
         self.error == ErrorCode::NONE && !self.replaced

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use milena_net::Replies;
+use milena_net::{Outgoing, Replies, Reply};
 use milena_protocol::messages::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceResponse, TopicProduceResponse,
 };
@@ -10,6 +10,7 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use super::check::FIRST_TOPIC_ID_VERSION;
 use super::plan::{Part, Request, Topic};
+use crate::dispatch::frame;
 use crate::request::{Header, Refusal, answer as put_answer};
 
 /// Answers one request, or stays silent for acks=0.
@@ -18,24 +19,34 @@ use crate::request::{Header, Refusal, answer as put_answer};
 /// [`Refusal::SilentFailure`] when a request that wants no answer failed: closing tells its client.
 pub(super) fn answer(request: &Request, parts: &[Part], replies: &mut Replies<'_>) -> Result<(), Refusal> {
     if request.acks == 0 {
-        let failed = request
-            .topics
-            .iter()
-            .flat_map(|topic| &parts[topic.parts.clone()])
-            .find(|part| part.error != ErrorCode::NONE);
-        return match failed {
-            Some(part) => Err(Refusal::SilentFailure(part.error.name())),
-            None => {
-                replies.none();
-                Ok(())
-            }
-        };
+        silence(request, parts)?;
+        replies.none();
+        return Ok(());
     }
+    replies.try_ready(|out| put(request, parts, out))
+}
+
+/// The same for an answer that comes later.
+pub(super) fn later(request: &Request, parts: &[Part]) -> Reply {
+    let reply = if request.acks == 0 {
+        silence(request, parts).map(|()| Reply::none())
+    } else {
+        frame(|out| put(request, parts, out))
+    };
+    reply.unwrap_or_else(|refusal| Reply::close(refusal.to_string()))
+}
+
+fn silence(request: &Request, parts: &[Part]) -> Result<(), Refusal> {
+    let mut parts = request.topics.iter().flat_map(|topic| &parts[topic.parts.clone()]);
+    let failed = parts.find(|part| part.error != ErrorCode::NONE);
+    failed.map_or(Ok(()), |part| Err(Refusal::SilentFailure(part.error.name())))
+}
+
+fn put(request: &Request, parts: &[Part], out: &mut Outgoing) -> Result<(), Refusal> {
     let responses = request.topics.iter().map(|topic| topic_response(topic, parts, request.version)).collect();
     let response = ProduceResponse { responses, ..Default::default() };
     let header = Header::new(ApiKey::PRODUCE, request.version, request.correlation_id, None);
-    replies.try_ready(|out| put_answer(&header, out, &response))?;
-    Ok(())
+    put_answer(&header, out, &response).map(|_| ())
 }
 
 fn topic_response<'p>(topic: &'p Topic, parts: &'p [Part], version: i16) -> TopicProduceResponse<'p> {
