@@ -1,0 +1,253 @@
+//! The state machine of one partition of `__consumer_offsets`: the groups that belong there, and what they have committed.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | `api` | requests, replies, settings |
+//! | `offsets` | committed offsets, and those of open transactions |
+//! | `commit`, `fetch`, `expire` | OffsetCommit; OffsetFetch; what is no longer kept |
+//! | `classic` | groups whose members assign partitions among themselves |
+//! | `join`, `sync`, `leave`, `timeouts` | what members of classic groups ask for, and what their silence means |
+//! | `admin` | ListGroups, DescribeGroups, DeleteGroups, OffsetDelete |
+
+mod admin;
+mod api;
+pub mod classic;
+mod commit;
+mod expire;
+mod fetch;
+mod join;
+mod leave;
+mod offsets;
+mod sync;
+mod timeouts;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use milena_protocol::messages::{
+    GroupMetadataKey, GroupMetadataValue, LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue,
+};
+use milena_protocol::{DecodeError, ErrorCode, Message, Reader};
+
+use crate::engine::{Cx, Engine, Now, Replayed, Ticket};
+
+pub use api::{DeletedTopics, GroupSettings, Join, ListFilter, Reply, Request};
+pub use classic::State;
+use classic::{ClassicGroup, Identity};
+pub use fetch::FetchedGroup;
+pub use join::check_join;
+use offsets::{Committed, Offsets};
+
+pub(crate) type GroupCx<'c, 'i> = Cx<'c, 'i, Groups>;
+
+/// Type of the group's record.
+const GROUP_METADATA: i16 = 2;
+/// Types of an offset's record: an old one, and today's.
+const OFFSET_COMMITS: [i16; 2] = [0, 1];
+
+/// All groups of one partition.
+#[derive(Debug, Default)]
+pub struct Groups {
+    groups: BTreeMap<Arc<str>, ClassicGroup>,
+    offsets: Offsets,
+    replayed_commits: u64,
+}
+
+/// Names the timers of groups.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// A member is silent for too long.
+    Session {
+        /// Its group.
+        group: Arc<str>,
+        /// The member.
+        member: Arc<str>,
+    },
+    /// Members have had enough time to join.
+    Join(Arc<str>),
+    /// Members have had enough time to fetch their assignment.
+    Sync(Arc<str>),
+    /// Offsets that are no longer kept are looked for.
+    Expiry,
+}
+
+/// What follows the write of a group or of offsets.
+#[derive(Debug)]
+pub enum After {
+    /// Nothing depends on it.
+    Nothing,
+    /// Offsets were committed.
+    Commit(Ticket, commit::Response),
+    /// Offsets or groups were deleted.
+    Deleted(Ticket, Reply),
+    /// A group came into being.
+    Created(Arc<str>),
+    /// The leader's assignment was stored.
+    Assigned(sync::Assigned),
+    /// A static member took the place of its predecessor.
+    Replaced(join::Replaced),
+    /// Members have left.
+    Left(Ticket, leave::Response),
+}
+
+impl Groups {
+    /// No groups.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many commits were replayed.
+    pub fn replayed_commits(&self) -> u64 {
+        self.replayed_commits
+    }
+
+    /// How many partitions have a committed offset, over all groups.
+    pub fn committed_keys(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// How many groups there are.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// No groups.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    fn group(&mut self, id: &str) -> Option<&mut ClassicGroup> {
+        self.groups.get_mut(id)
+    }
+
+    fn replay_group(&mut self, record: &Replayed<'_>) -> Result<(), DecodeError> {
+        let key: GroupMetadataKey<'_> = decode(record.key, 0)?;
+        let Some((version, value)) = versioned(record.value)? else {
+            self.groups.remove(&*key.group);
+            return Ok(());
+        };
+        let value: GroupMetadataValue<'_> = decode(value, version)?;
+        let id: Arc<str> = key.group.into();
+        self.groups.insert(Arc::clone(&id), ClassicGroup::from_record(id, &value));
+        Ok(())
+    }
+
+    fn replay_commit(&mut self, record: &Replayed<'_>) -> Result<(), DecodeError> {
+        let (group, topic, partition) = if record.kind == 1 {
+            let key: OffsetCommitKey<'_> = decode(record.key, 0)?;
+            (key.group, key.topic, key.partition)
+        } else {
+            let key: LegacyOffsetCommitKey<'_> = decode(record.key, 0)?;
+            (key.group, key.topic, key.partition)
+        };
+        self.replayed_commits += 1;
+        let Some((version, value)) = versioned(record.value)? else {
+            self.offsets.remove(&group, &topic, partition);
+            return Ok(());
+        };
+        let value: OffsetCommitValue<'_> = decode(value, version)?;
+        if !self.groups.contains_key(&*group) {
+            // A group that only keeps offsets has no record of its own.
+            let id: Arc<str> = Arc::from(&*group);
+            self.groups.insert(Arc::clone(&id), ClassicGroup::simple(id));
+        }
+        let committed = Committed::from_record(&value, record.offset);
+        match record.producer_id {
+            None => self.offsets.put(&group, &topic, partition, committed),
+            Some(producer) => self.offsets.put_pending(producer, &group, &topic, partition, committed),
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Groups {
+    type Settings = GroupSettings;
+    type Request<'r> = Request<'r>;
+    type Reply = Reply;
+    type Timer = Timer;
+    type After = After;
+
+    fn replay(&mut self, record: &Replayed<'_>) -> Result<(), DecodeError> {
+        match record.kind {
+            GROUP_METADATA => self.replay_group(record),
+            kind if OFFSET_COMMITS.contains(&kind) => self.replay_commit(record),
+            _ => Ok(()),
+        }
+    }
+
+    fn replay_end_of_transaction(&mut self, producer_id: i64, committed: bool) {
+        self.offsets.end_transaction(producer_id, committed);
+    }
+
+    fn loaded(&mut self, cx: &mut GroupCx<'_, '_>) {
+        for group in self.groups.values_mut() {
+            group.loaded(cx);
+        }
+        self.schedule_expiry(cx);
+    }
+
+    fn handle(&mut self, ticket: Ticket, request: Request<'_>, cx: &mut GroupCx<'_, '_>) {
+        match request {
+            Request::Join(join) => self.join(ticket, &join, cx),
+            Request::Sync(request) => self.sync(ticket, &request, cx),
+            Request::Heartbeat(request) => self.heartbeat(ticket, &request, cx),
+            Request::Leave(request) => self.leave(ticket, &request, cx),
+            Request::Commit { request, version } => self.commit(ticket, &request, version, cx),
+            Request::Fetch { group, require_stable } => self.fetch(ticket, &group, require_stable, cx),
+            Request::DeleteOffsets(request) => self.delete_offsets(ticket, &request, cx),
+            Request::List(filter) => self.list(ticket, &filter, cx),
+            Request::Describe(ids) => self.describe(ticket, ids, cx),
+            Request::DeleteGroups(ids) => self.delete_groups(ticket, ids, cx),
+            Request::TopicsDeleted(topics) => self.topics_deleted(ticket, topics, cx),
+        }
+    }
+
+    fn fire(&mut self, timer: Timer, cx: &mut GroupCx<'_, '_>) {
+        match timer {
+            Timer::Session { group, member } => self.session_timeout(&group, &member, cx),
+            Timer::Join(group) => self.join_timeout(&group, cx),
+            Timer::Sync(group) => self.sync_timeout(&group, cx),
+            Timer::Expiry => self.expire(cx),
+        }
+    }
+
+    fn settle(&mut self, after: After, outcome: Result<(), ErrorCode>, cx: &mut GroupCx<'_, '_>) {
+        match (after, outcome) {
+            (After::Nothing | After::Created(_), Ok(())) | (After::Nothing, Err(_)) => {}
+            (After::Commit(ticket, response), outcome) => {
+                cx.reply(ticket, Reply::Commit(response.or_failed(outcome)));
+            }
+            (After::Deleted(ticket, reply), outcome) => cx.reply(ticket, reply.or_failed(outcome)),
+            (After::Created(group), Err(error)) => self.not_created(&group, error, cx),
+            (After::Assigned(assigned), outcome) => self.assigned(assigned, outcome, cx),
+            (After::Replaced(replaced), outcome) => self.replaced(replaced, outcome, cx),
+            (After::Left(ticket, response), outcome) => cx.reply(ticket, Reply::Leave(response.or_failed(outcome))),
+        }
+    }
+}
+
+/// A key or value of the version given.
+fn decode<'a, M: Message<'a>>(bytes: &'a [u8], version: i16) -> Result<M, DecodeError> {
+    M::decode(&mut Reader::new(bytes), version)
+}
+
+/// The version in front of a value, and what follows it.
+fn versioned(value: Option<&[u8]>) -> Result<Option<(i16, &[u8])>, DecodeError> {
+    let Some(value) = value else { return Ok(None) };
+    let mut reader = Reader::new(value);
+    let version = reader.i16()?;
+    Ok(Some((version, reader.rest())))
+}
+
+/// Whose member a request is, and in which generation.
+fn identity<'r>(member: &'r str, instance: Option<&'r str>) -> Identity<'r> {
+    Identity { member, instance }
+}
+
+/// When a group was last changed, ms since 1970.
+fn stamp(now: Now) -> Option<i64> {
+    Some(now.wall_ms)
+}
+
+#[cfg(test)]
+mod tests;
