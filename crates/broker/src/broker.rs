@@ -22,6 +22,7 @@ use crate::controller::Controller;
 use crate::flusher::FlushTimer;
 use crate::maintenance::Maintenance;
 use crate::replicas::Replicas;
+pub use crate::storage::Fatal;
 use crate::storage::{Found, Storage};
 
 /// How long a stop waits for requests in flight.
@@ -99,6 +100,9 @@ pub enum BrokerError {
     /// A partition or a log directory's own files can't be used.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// Log directories have failed without which the node can't go on.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
     /// A thread can't be started.
     #[error("no thread can be started: {0}")]
     Thread(std::io::Error),
@@ -121,6 +125,17 @@ impl Broker {
     /// What the start did.
     pub fn report(&self) -> &Report {
         &self.report
+    }
+
+    /// Waits until the node can't go on, which may be for ever.
+    pub fn failed(&self) -> impl Future<Output = Fatal> + use<> {
+        let mut fatal = self.storage.fatal();
+        async move {
+            match fatal.wait_for(Option::is_some).await.ok().and_then(|fatal| fatal.clone()) {
+                Some(fatal) => fatal,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Stops serving, then leaves the directories as Kafka's clean stop does.

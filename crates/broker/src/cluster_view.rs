@@ -1,9 +1,7 @@
 //! The cluster as a client sees it that came in by one listener: the brokers it can reach by it, and what that makes of
 //! a partition's leader and replicas.
 
-use milena_metadata::{
-    Broker, Cluster, Endpoint, Partition, directory_lost, directory_migrating, directory_unassigned,
-};
+use milena_metadata::{Broker, Cluster, Endpoint, Partition};
 use milena_protocol::{ErrorCode, Uuid};
 
 /// The brokers of one image, with their addresses at one listener.
@@ -71,21 +69,12 @@ impl<'i> ClusterView<'i> {
     }
 
     fn holds(&self, id: i32, directory: Uuid) -> bool {
-        self.node(id).is_some_and(|node| {
-            !node.broker.fenced && node.endpoint.is_some() && is_online(directory, &node.broker.directories)
-        })
+        self.node(id)
+            .is_some_and(|node| !node.broker.fenced && node.endpoint.is_some() && node.broker.has_online(directory))
     }
 
     fn node(&self, id: i32) -> Option<&Node<'i>> {
         let at = self.nodes.binary_search_by_key(&id, |node| node.broker.id).ok()?;
         self.nodes.get(at)
     }
-}
-
-/// Whether a replica's directory is among those its broker has. A broker that named none is older than directories.
-fn is_online(directory: Uuid, online: &[Uuid]) -> bool {
-    if directory == directory_unassigned() || directory == directory_migrating() || online.is_empty() {
-        return true;
-    }
-    directory != directory_lost() && online.contains(&directory)
 }

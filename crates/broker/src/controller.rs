@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::ports::Live;
 use crate::publisher::Publisher;
+use crate::replica_directories;
 
 /// Most changes that wait for their turn.
 const QUEUE: usize = 1000;
@@ -116,6 +117,7 @@ fn run(
         let committed = records.is_empty() || commit(&mut log, records, publisher, clock.now_ms());
         answer(committed);
         publisher.make_missing();
+        replica_directories::tell(&mut log, publisher, clock.now_ms());
         if let Err(error) = log.maybe_snapshot(clock.now_ms()) {
             tracing::error!(%error, "no snapshot of the metadata could be written");
         }
@@ -141,6 +143,9 @@ fn commit(log: &mut MetadataLog, records: Records, publisher: &Publisher, now_ms
         }
         Err(error) => {
             tracing::error!(%error, "the metadata log can't be written");
+            if error.is_disk_failure() {
+                publisher.storage.metadata_failed();
+            }
             false
         }
     }

@@ -19,6 +19,7 @@ pub mod published;
 pub mod publisher;
 pub mod purgatory;
 pub mod registry;
+pub mod replica_directories;
 pub mod replicas;
 pub mod request;
 pub mod session;

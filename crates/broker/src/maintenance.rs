@@ -69,7 +69,7 @@ impl Work {
         self.storage.delete_due();
         self.storage.sync_created();
         self.storage.forget_deleted(&self.replicas);
-        if self.storage.has_missing() {
+        if self.storage.has_missing() || self.storage.has_untold() {
             // Partitions are made by the controller's thread, which tries again after each change.
             self.controller.try_change(|_| Vec::new());
         }

@@ -15,6 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::flusher::Flusher;
 use crate::purgatory::Waiters;
 use crate::settings::PartitionSettings;
+use crate::storage::Directory;
 use flush::Flushes;
 
 /// The name and id of a topic, shared by its partitions.
@@ -32,8 +33,7 @@ pub struct Partition {
     pub topic: Arc<TopicIdentity>,
     /// Its number in the topic.
     pub index: i32,
-    /// Which of the broker's log directories it is in.
-    pub directory: usize,
+    directory: ArcSwap<Directory>,
     log: Mutex<Log>,
     leader_epoch: AtomicI32,
     high_watermark: AtomicI64,
@@ -54,7 +54,7 @@ impl Partition {
     pub fn lead(
         topic: Arc<TopicIdentity>,
         index: i32,
-        directory: usize,
+        directory: Arc<Directory>,
         mut log: Log,
         leader_epoch: i32,
         settings: Arc<PartitionSettings>,
@@ -65,7 +65,7 @@ impl Partition {
         Ok(Self {
             topic,
             index,
-            directory,
+            directory: ArcSwap::new(directory),
             leader_epoch: AtomicI32::new(leader_epoch),
             high_watermark: AtomicI64::new(end),
             log_start: AtomicI64::new(log.log_start_offset()),
@@ -105,6 +105,7 @@ impl Partition {
             if self.is_retired() {
                 return Err(LogError::Poisoned { dir: log.dir().to_owned() });
             }
+            self.check_online()?;
             let appended = log.append(batches, self.leader_epoch(), now_ms).inspect_err(|error| self.failed(error))?;
             (appended, self.after_append(&log))
         };
@@ -124,6 +125,31 @@ impl Partition {
         if !self.failing.swap(true, Ordering::Relaxed) {
             tracing::error!(partition = %self, %error, "appends fail");
         }
+        self.note_error(error);
+    }
+
+    /// The log directory that it is in.
+    pub fn directory(&self) -> Guard<Arc<Directory>> {
+        self.directory.load()
+    }
+
+    /// To be told when records that [`read`](Self::read) has found can't be read from the segment with this base offset.
+    pub fn read_failed(&self, segment: i64, source: std::io::Error) {
+        let path = self.log().dir().join(format!("{segment:020}.log"));
+        self.note_error(&LogError::Io { operation: "reading", path, source });
+    }
+
+    /// To be told of every error of its log: one of the disk takes the directory offline.
+    pub fn note_error(&self, error: &LogError) {
+        self.directory().note_error(error);
+    }
+
+    fn check_online(&self) -> Result<(), LogError> {
+        let directory = self.directory();
+        if directory.is_offline() {
+            return Err(LogError::Offline { dir: directory.path().to_owned() });
+        }
+        Ok(())
     }
 
     /// Where records from `offset` on are, as far as consumers may see them; `None` when there are none.
@@ -131,7 +157,9 @@ impl Partition {
     /// # Errors
     /// [`LogError::OffsetOutOfRange`] outside of log start and high watermark.
     pub fn read(&self, offset: i64, max_bytes: usize, at_least_one: bool) -> Result<Option<Slice>, LogError> {
-        self.log.lock().read(offset, max_bytes, self.high_watermark(), at_least_one)
+        self.check_online()?;
+        let read = self.log.lock().read(offset, max_bytes, self.high_watermark(), at_least_one);
+        read.inspect_err(|error| self.note_error(error))
     }
 
     /// Largest known leader epoch that is not above `epoch`, and where it ended. The current epoch ends at the log end.
@@ -203,6 +231,14 @@ impl Partition {
     /// Whether the partition is gone.
     pub fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
+    }
+
+    /// What those are told who still ask a partition that is gone.
+    pub fn gone(&self) -> ErrorCode {
+        match self.directory().is_offline() {
+            true => ErrorCode::KAFKA_STORAGE_ERROR,
+            false => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
+        }
     }
 
     /// Offset after the last record that consumers may see.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use milena_config::broker::DynamicConfig;
 use milena_config::{BrokerConfig, Overrides};
 use milena_metadata::{ConfigResource, ConfigResourceType, Delta, Image, Loaded, Topic};
+use milena_protocol::ErrorCode;
 
 use crate::partition::{Partition, TopicIdentity};
 use crate::ports::Live;
@@ -124,11 +125,12 @@ impl Publisher {
                 continue;
             };
             let epoch = registration.leader_epoch;
-            match hosted.as_ref().and_then(|hosted| hosted.partition(index)) {
-                Some(partition) => partition.lead_with_epoch(epoch).unwrap_or_else(|error| {
+            match hosted.as_ref().map(|hosted| hosted.served(index)) {
+                Some(Ok(partition)) => partition.lead_with_epoch(epoch).unwrap_or_else(|error| {
                     tracing::error!(%partition, %error, "a new leader epoch can't be recorded");
                 }),
-                None => match self.storage.create(&identity, index, epoch, &settings) {
+                Some(Err(ErrorCode::KAFKA_STORAGE_ERROR)) => {}
+                _ => match self.storage.create(&identity, index, epoch, &settings) {
                     Ok(partition) => new.push(Arc::new(partition)),
                     Err(error) => {
                         tracing::error!(topic = %topic.name, index, %error, "a partition can't be made; it is tried again");

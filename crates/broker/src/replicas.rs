@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 pub use milena_controller::is_internal;
-use milena_protocol::Uuid;
+use milena_protocol::{ErrorCode, Uuid};
 use rustc_hash::FxHashMap;
 
 use crate::partition::{Partition, TopicIdentity};
@@ -13,18 +13,42 @@ use crate::partition::{Partition, TopicIdentity};
 pub struct HostedTopic {
     /// Its name and id.
     pub identity: Arc<TopicIdentity>,
-    partitions: Vec<Option<Arc<Partition>>>,
+    partitions: Vec<Hosted>,
+}
+
+/// What there is of a partition here.
+#[derive(Clone)]
+enum Hosted {
+    Nothing,
+    Online(Arc<Partition>),
+    /// Its log directory has failed.
+    Offline,
 }
 
 impl HostedTopic {
-    /// A partition of it; `None` when it does not exist or can't be served here.
+    /// A partition of it; `None` when it does not exist or its directory has failed.
     pub fn partition(&self, index: i32) -> Option<&Arc<Partition>> {
-        self.partitions.get(usize::try_from(index).ok()?)?.as_ref()
+        self.served(index).ok()
     }
 
-    /// All partitions that are here.
+    /// A partition of it.
+    ///
+    /// # Errors
+    /// KAFKA_STORAGE_ERROR when its directory has failed, else UNKNOWN_TOPIC_OR_PARTITION.
+    pub fn served(&self, index: i32) -> Result<&Arc<Partition>, ErrorCode> {
+        match usize::try_from(index).ok().and_then(|index| self.partitions.get(index)) {
+            Some(Hosted::Online(partition)) => Ok(partition),
+            Some(Hosted::Offline) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            Some(Hosted::Nothing) | None => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+        }
+    }
+
+    /// All partitions that are here and online.
     pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
-        self.partitions.iter().flatten()
+        self.partitions.iter().filter_map(|hosted| match hosted {
+            Hosted::Online(partition) => Some(partition),
+            _ => None,
+        })
     }
 }
 
@@ -62,20 +86,22 @@ impl Topics {
         Some(topic)
     }
 
-    /// Adds partitions of one topic.
-    fn put(&mut self, added: Vec<Arc<Partition>>) {
-        let Some(identity) = added.first().map(|partition| Arc::clone(&partition.topic)) else { return };
-        let mut partitions = self.by_id.get(&identity.id).map_or_else(Vec::new, |topic| topic.partitions.clone());
-        for partition in added {
-            let index = partition.index as usize;
+    /// Adds partitions of one topic, or puts them in the place of others.
+    fn put(&mut self, added: &[(Arc<TopicIdentity>, i32, Hosted)]) {
+        let Some((identity, ..)) = added.first() else { return };
+        let known = self.by_id.get(&identity.id);
+        let identity = Arc::clone(known.map_or(identity, |topic| &topic.identity));
+        let mut partitions = known.map_or_else(Vec::new, |topic| topic.partitions.clone());
+        for (_, index, hosted) in added {
+            let index = *index as usize;
             if partitions.len() <= index {
-                partitions.resize(index + 1, None);
+                partitions.resize(index + 1, Hosted::Nothing);
             }
-            partitions[index] = Some(partition);
+            partitions[index] = hosted.clone();
         }
-        let topic = Arc::new(HostedTopic { identity: Arc::clone(&identity), partitions });
-        self.by_name.insert(identity.name.clone(), Arc::clone(&topic));
-        self.by_id.insert(identity.id, topic);
+        let topic = Arc::new(HostedTopic { identity, partitions });
+        self.by_name.insert(topic.identity.name.clone(), Arc::clone(&topic));
+        self.by_id.insert(topic.identity.id, topic);
     }
 }
 
@@ -93,13 +119,37 @@ impl Replicas {
 
     /// Adds partitions. Only the thread that follows the metadata calls this.
     pub fn add(&self, added: Vec<Arc<Partition>>) {
-        let mut by_topic: FxHashMap<Uuid, Vec<Arc<Partition>>> = FxHashMap::default();
-        for partition in added {
-            by_topic.entry(partition.topic.id).or_default().push(partition);
+        self.put(
+            added
+                .into_iter()
+                .map(|partition| (Arc::clone(&partition.topic), partition.index, Hosted::Online(partition))),
+        );
+    }
+
+    /// Adds partitions whose log directory does not work. Only the thread that follows the metadata calls this.
+    pub fn add_offline(&self, added: impl IntoIterator<Item = (Arc<TopicIdentity>, i32)>) {
+        self.put(added.into_iter().map(|(topic, index)| (topic, index, Hosted::Offline)));
+    }
+
+    /// Takes the partitions that are in failed directories offline and retires them; they come back. Only the thread that
+    /// follows the metadata calls this.
+    pub fn take_offline(&self) -> Vec<Arc<Partition>> {
+        let failed = |partition: &&Arc<Partition>| partition.directory().is_offline();
+        let partitions: Vec<Arc<Partition>> = self.topics().partitions().filter(failed).cloned().collect();
+        self.add_offline(partitions.iter().map(|partition| (Arc::clone(&partition.topic), partition.index)));
+        partitions.iter().for_each(|partition| partition.retire());
+        partitions
+    }
+
+    fn put(&self, added: impl Iterator<Item = (Arc<TopicIdentity>, i32, Hosted)>) {
+        let mut added: Vec<_> = added.collect();
+        if added.is_empty() {
+            return;
         }
+        added.sort_by_key(|(topic, ..)| topic.id);
         let mut topics = Topics::clone(&self.topics.load());
-        for partitions in by_topic.into_values() {
-            topics.put(partitions);
+        for of_topic in added.chunk_by(|(one, ..), (other, ..)| one.id == other.id) {
+            topics.put(of_topic);
         }
         self.topics.store(Arc::new(topics));
     }

@@ -8,18 +8,20 @@
 //! are written, then the clean marker, then the locks go.
 
 mod checkpoints;
+mod directory;
 mod open;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use milena_io::{Clock, Disk};
-use milena_log::{Checkpoint, CleanMarker, DirKind, Log, LogDirectory, LogError, OpenParams, PartitionDirName};
+use milena_log::{Checkpoint, DirKind, Log, LogDirectory, LogError, OpenParams, PartitionDirName};
 use milena_protocol::Uuid;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::flusher::Flusher;
 use crate::partition::{Partition, TopicIdentity};
@@ -27,39 +29,25 @@ use crate::replicas::Replicas;
 use crate::settings::PartitionSettings;
 
 use checkpoints::Checkpointed;
+pub(crate) use directory::Failures;
+pub use directory::{Directory, Fatal};
 pub use open::{Found, Wanted};
-
-/// One log directory.
-pub struct Directory {
-    files: LogDirectory,
-    /// What the clean-shutdown marker said; `None` when the last run did not stop in order.
-    clean: Option<CleanMarker>,
-    /// Its id in the metadata.
-    pub id: Uuid,
-    partitions: AtomicUsize,
-    /// The names or topic ids of its partitions could not be synced in this run: its stop is not a clean one.
-    unsynced: AtomicBool,
-}
-
-impl Directory {
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        self.files.path()
-    }
-}
 
 /// All log directories.
 pub struct Storage {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     flusher: Arc<Flusher>,
-    directories: Vec<Directory>,
+    directories: Vec<Arc<Directory>>,
+    failures: Arc<Failures>,
     deletions: Mutex<Vec<Deletion>>,
     /// New partitions whose files' names and topic ids are not synced yet.
     created: Mutex<Vec<PathBuf>>,
     checkpointed: Mutex<Checkpointed>,
     /// Partitions that could not be made, by topic id.
     missing: Mutex<BTreeSet<(Uuid, i32)>>,
+    /// Replicas and their directories, which the metadata may not know yet.
+    placed: Mutex<Vec<(Uuid, i32, Uuid)>>,
 }
 
 /// What is deleted, and when it goes.
@@ -77,27 +65,32 @@ enum Doomed {
 }
 
 impl Storage {
-    /// Locks the directories, which have these ids. Nothing else in them changes.
+    /// Locks the directories, which have these ids; the metadata log is in `metadata_dir`. Nothing else in them changes.
     ///
     /// # Errors
     /// [`LogError::Locked`] when another process has one of them; then none is locked.
-    pub fn lock(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, ids: &[(PathBuf, Uuid)]) -> Result<Self, LogError> {
+    pub fn lock(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        ids: &[(PathBuf, Uuid)],
+        metadata_dir: &Path,
+    ) -> Result<Self, LogError> {
         let mut storage = Self {
             disk,
             flusher: Arc::new(Flusher::new(Arc::clone(&clock))),
             clock,
             directories: Vec::new(),
+            failures: Failures::new(metadata_dir),
             deletions: Mutex::default(),
             created: Mutex::default(),
             checkpointed: Mutex::default(),
             missing: Mutex::default(),
+            placed: Mutex::default(),
         };
-        for (path, id) in ids {
+        for (index, (path, id)) in ids.iter().enumerate() {
             match LogDirectory::open(Arc::clone(&storage.disk), path) {
                 Ok(files) => {
-                    let partitions = AtomicUsize::new(0);
-                    let unsynced = AtomicBool::new(false);
-                    storage.directories.push(Directory { files, clean: None, id: *id, partitions, unsynced });
+                    storage.directories.push(Arc::new(Directory::new(files, *id, index, &storage.failures)));
                 }
                 Err(error) => {
                     storage.unlock();
@@ -110,24 +103,25 @@ impl Storage {
 
     /// Gives the directories back, for a start that fails before it has changed anything.
     pub fn unlock(self) {
-        for directory in self.directories {
-            let path = directory.path().to_owned();
+        for directory in &self.directories {
             if let Err(error) = directory.files.unlock() {
-                tracing::warn!(path = %path.display(), %error, "a log directory can't be unlocked");
+                tracing::warn!(path = %directory.path().display(), %error, "a log directory can't be unlocked");
             }
         }
     }
 
     /// Takes the clean-shutdown markers: a crash from here on is seen as one.
-    ///
-    /// # Errors
-    /// When a marker or a checkpoint can't be read or written.
-    pub fn take_clean_markers(&mut self) -> Result<(), LogError> {
-        for directory in &mut self.directories {
-            directory.clean = directory.files.take_clean_marker()?;
-            directory.files.create_checkpoints(&Checkpoint::ALL)?;
+    pub fn take_clean_markers(&self) {
+        for directory in self.online() {
+            let taken = directory.files.take_clean_marker().and_then(|marker| {
+                directory.files.create_checkpoints(&Checkpoint::ALL)?;
+                Ok(marker)
+            });
+            match taken {
+                Ok(marker) => *directory.clean.lock() = marker,
+                Err(error) => directory.fail(&error),
+            }
         }
-        Ok(())
     }
 
     /// A partition's directory, if there is any.
@@ -135,7 +129,7 @@ impl Storage {
     /// # Errors
     /// When a directory can't be read.
     pub fn any_partition(&self) -> Result<Option<PathBuf>, LogError> {
-        for directory in &self.directories {
+        for directory in self.online() {
             let partitions = directory.files.partitions()?;
             if let Some(found) = partitions.into_iter().find(|found| found.name.kind == DirKind::Current) {
                 return Ok(Some(found.path));
@@ -146,7 +140,7 @@ impl Storage {
 
     /// The epoch with which the broker stopped in order; -1 when it did not, or directories say different things.
     pub fn previous_broker_epoch(&self) -> i64 {
-        let mut epochs = self.directories.iter().map(|it| it.clean.map_or(-1, |marker| marker.broker_epoch));
+        let mut epochs = self.directories.iter().map(|it| it.clean().map_or(-1, |marker| marker.broker_epoch));
         let first = epochs.next().unwrap_or(-1);
         if epochs.all(|epoch| epoch == first) { first } else { -1 }
     }
@@ -157,11 +151,64 @@ impl Storage {
     }
 
     /// The directories, in the order of the configuration.
-    pub fn directories(&self) -> &[Directory] {
+    pub fn directories(&self) -> &[Arc<Directory>] {
         &self.directories
     }
 
-    /// Makes a new partition in the directory that has the fewest.
+    /// Those that have not failed.
+    pub fn online(&self) -> impl Iterator<Item = &Arc<Directory>> {
+        self.directories.iter().filter(|directory| !directory.is_offline())
+    }
+
+    /// Whether a directory has failed whose partitions are still to be taken away.
+    pub fn has_failed(&self) -> bool {
+        self.failures.has_new()
+    }
+
+    /// The directories that have failed, if any did since the last call.
+    pub fn take_failed(&self) -> Vec<Arc<Directory>> {
+        if !self.failures.take() {
+            return Vec::new();
+        }
+        self.directories.iter().filter(|directory| directory.is_offline()).cloned().collect()
+    }
+
+    /// Failed directories that the metadata does not know of yet must be told again. The broker ends when that goes on for longer than `patience`.
+    pub fn failures_untold(&self, patience: Duration) {
+        self.failures.untold(patience);
+    }
+
+    /// The metadata knows of all failed directories.
+    pub fn failures_told(&self) {
+        self.failures.told();
+    }
+
+    /// The metadata log's disk has failed.
+    pub fn metadata_failed(&self) {
+        self.failures.end(Fatal::Metadata { dir: self.failures.metadata_dir().to_owned() });
+    }
+
+    /// Takes note of replicas, by topic id and partition, that are in these directories, which the metadata may not know yet.
+    pub fn note_placed(&self, placed: Vec<(Uuid, i32, Uuid)>) {
+        self.placed.lock().extend(placed);
+    }
+
+    /// The replicas of [`note_placed`](Self::note_placed), which are then no longer noted.
+    pub fn take_placed(&self) -> Vec<(Uuid, i32, Uuid)> {
+        std::mem::take(&mut *self.placed.lock())
+    }
+
+    /// Whether the metadata may not know all of failed directories and placed replicas.
+    pub fn has_untold(&self) -> bool {
+        self.has_failed() || !self.placed.lock().is_empty()
+    }
+
+    /// Tells when and why the broker can't go on.
+    pub fn fatal(&self) -> watch::Receiver<Option<Fatal>> {
+        self.failures.fatal()
+    }
+
+    /// Makes a new partition in the directory that has the fewest, or where that one fails in the next.
     ///
     /// # Errors
     /// When its files can't be made.
@@ -172,10 +219,46 @@ impl Storage {
         leader_epoch: i32,
         settings: &Arc<PartitionSettings>,
     ) -> Result<Partition, LogError> {
-        let emptiest = |&at: &usize| self.directories[at].partitions.load(Ordering::Relaxed);
-        let at = (0..self.directories.len()).min_by_key(emptiest).unwrap_or(0);
+        let mut directories: Vec<&Arc<Directory>> = self.online().collect();
+        directories.sort_by_key(|directory| directory.partitions.load(Ordering::Relaxed));
+        let mut failed = None;
+        for directory in directories {
+            match self.create_in(directory, topic, index, settings) {
+                Ok(log) => {
+                    directory.partitions.fetch_add(1, Ordering::Relaxed);
+                    self.placed.lock().push((topic.id, index, directory.id));
+                    let (topic, directory) = (Arc::clone(topic), Arc::clone(directory));
+                    return Partition::lead(
+                        topic,
+                        index,
+                        directory,
+                        log,
+                        leader_epoch,
+                        Arc::clone(settings),
+                        &self.flusher,
+                    );
+                }
+                Err(error) => {
+                    directory.note_error(&error);
+                    failed = Some(error);
+                    if !directory.is_offline() {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(failed.unwrap_or_else(|| LogError::Offline { dir: self.directories[0].path().to_owned() }))
+    }
+
+    fn create_in(
+        &self,
+        directory: &Directory,
+        topic: &TopicIdentity,
+        index: i32,
+        settings: &PartitionSettings,
+    ) -> Result<Log, LogError> {
         let name = PartitionDirName::format(&topic.name, index, DirKind::Current, 0);
-        let path = self.directories[at].path().join(name);
+        let path = directory.path().join(name);
         if self.disk.metadata(&path).is_ok_and(|found| found.is_some()) {
             // An older topic's, that could not be moved away: its records are not this one's.
             self.set_aside(&topic.name, index, &path)?;
@@ -185,8 +268,7 @@ impl Storage {
             let _ = self.disk.remove_dir_all(&path);
         })?;
         self.created.lock().push(path);
-        self.directories[at].partitions.fetch_add(1, Ordering::Relaxed);
-        Partition::lead(Arc::clone(topic), index, at, log, leader_epoch, Arc::clone(settings), &self.flusher)
+        Ok(log)
     }
 
     fn create_log(&self, topic: &TopicIdentity, path: &Path, settings: &PartitionSettings) -> Result<Log, LogError> {
@@ -216,9 +298,10 @@ impl Storage {
         let mut log = partition.log();
         if let Err(error) = log.rename_for_deletion(fastrand::u128(..)) {
             tracing::error!(%partition, %error, "a deleted partition's directory can't be moved away");
+            partition.note_error(&error);
             return;
         }
-        self.directories[partition.directory].partitions.fetch_sub(1, Ordering::Relaxed);
+        partition.directory().partitions.fetch_sub(1, Ordering::Relaxed);
         let due_ms = self.clock.now_ms().saturating_add(partition.settings().file_delete_delay_ms);
         self.deletions.lock().push(Deletion { what: Doomed::Partition(log.dir().to_owned()), due_ms });
     }
@@ -243,18 +326,20 @@ impl Storage {
                 _ => {}
             }
         }
-        for directory in &self.directories {
-            if let Err(error) = self.disk.sync_dir(directory.path()) {
-                self.sync_failed(directory.path(), &error);
+        for directory in self.online() {
+            if let Err(source) = self.disk.sync_dir(directory.path()) {
+                let path = directory.path().to_owned();
+                self.sync_failed(directory.path(), &LogError::Io { operation: "syncing", path, source });
             }
         }
     }
 
     /// What a failed sync has lost no later one brings back: the next start must look for itself.
-    fn sync_failed(&self, path: &Path, error: &dyn fmt::Display) {
+    fn sync_failed(&self, path: &Path, error: &LogError) {
         tracing::error!(path = %path.display(), %error, "a new partition can't be synced; the next start checks it");
         for directory in self.directories.iter().filter(|directory| path.starts_with(directory.path())) {
             directory.unsynced.store(true, Ordering::Relaxed);
+            directory.note_error(error);
         }
     }
 
@@ -289,20 +374,23 @@ impl Storage {
     /// The first failure.
     pub fn close(self, replicas: &Replicas, broker_epoch: i64) -> Result<(), LogError> {
         let topics = replicas.topics();
-        let close = |(at, directory): (usize, &Directory)| {
-            let logs =
-                topics.partitions().filter(|partition| partition.directory == at).map(|partition| partition.log());
-            let closed = directory.files.close_logs(logs);
-            closed.inspect_err(|error| tracing::error!(path = %directory.path().display(), %error, "can't be closed"))
+        let close = |directory: &Arc<Directory>| {
+            let here = topics.partitions().filter(|partition| Arc::ptr_eq(&partition.directory(), directory));
+            let closed = directory.files.close_logs(here.map(|partition| partition.log()));
+            closed.inspect_err(|error| {
+                tracing::error!(path = %directory.path().display(), %error, "can't be closed");
+                directory.note_error(error);
+            })
         };
-        let closed: Vec<Result<(), LogError>> = self.directories.iter().enumerate().map(close).collect();
+        let online: Vec<_> = self.online().cloned().collect();
+        let closed: Vec<Result<(), LogError>> = online.iter().map(close).collect();
         self.sync_created();
         for which in checkpoints::WRITTEN {
             self.checkpoint(replicas, which)?;
         }
-        for (directory, closed) in self.directories.into_iter().zip(closed) {
+        for (directory, closed) in online.into_iter().zip(closed) {
             closed?;
-            if !directory.unsynced.load(Ordering::Relaxed) {
+            if !directory.unsynced.load(Ordering::Relaxed) && !directory.is_offline() {
                 directory.files.write_clean_marker(broker_epoch)?;
             }
             directory.files.unlock()?;
@@ -315,3 +403,6 @@ impl Storage {
 fn is_missing(error: &LogError) -> bool {
     matches!(error, LogError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
 }
+
+#[cfg(test)]
+mod tests;

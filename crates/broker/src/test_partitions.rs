@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use milena_config::{BrokerConfig, Settings};
 use milena_io::{RealClock, SimDisk};
-use milena_log::{Log, OpenParams};
+use milena_log::{Log, LogDirectory, OpenParams};
 use milena_records::BatchBuilder;
 
 use crate::flusher::Flusher;
 use crate::partition::{Partition, TopicIdentity};
 use crate::replicas::Replicas;
 use crate::settings::PartitionSettings;
+use crate::storage::{Directory, Failures};
 use crate::test_image::{id, image, topic_config};
 
 /// Leader epoch of all partitions here.
@@ -26,6 +27,13 @@ pub(crate) fn topic(partitions: &[&[&[i64]]]) -> Replicas {
     replicas
 }
 
+/// The directory that the partitions are in.
+pub(crate) fn directory(disk: &Arc<SimDisk>) -> Arc<Directory> {
+    let root = Path::new("/");
+    let files = LogDirectory::unlocked(Arc::<SimDisk>::clone(disk), root);
+    Arc::new(Directory::new(files, id(101), 0, &Failures::new(root)))
+}
+
 /// The settings of a topic, with these overrides.
 pub(crate) fn settings(overrides: &[(&'static str, &'static str)]) -> Arc<PartitionSettings> {
     let config = BrokerConfig::load(&Settings::new()).unwrap();
@@ -37,8 +45,9 @@ fn partition(identity: &Arc<TopicIdentity>, index: i32, batches: &[&[i64]]) -> A
     let settings = settings(&[]);
     let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
     let disk = Arc::new(SimDisk::new(0));
+    let directory = directory(&disk);
     let (log, _) = Log::open(disk, Path::new("/t-0"), Arc::clone(&settings.log), params).unwrap();
-    let partition = Partition::lead(Arc::clone(identity), index, 0, log, EPOCH, settings, &flusher()).unwrap();
+    let partition = Partition::lead(Arc::clone(identity), index, directory, log, EPOCH, settings, &flusher()).unwrap();
     let partition = Arc::new(partition);
     for timestamps in batches {
         let mut builder = BatchBuilder::new();

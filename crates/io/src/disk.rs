@@ -91,6 +91,21 @@ pub trait DiskLock: Send + Sync + std::fmt::Debug {
     fn release(self: Box<Self>) -> io::Result<()>;
 }
 
+/// Whether a call failed because the process, or the machine, may not have more files open.
+pub fn is_out_of_files(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    Errno::from_io_error(error).is_some_and(|errno| errno == Errno::MFILE || errno == Errno::NFILE)
+}
+
+/// Whether an error says that the disk does not do what it must, so that nothing on it is to be trusted any more.
+///
+/// A lack of space, of open files or of memory says nothing about the disk, and a file that is too short was made so by somebody.
+pub fn is_disk_failure(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull, UnexpectedEof};
+    let passes = [FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull, UnexpectedEof].contains(&error.kind());
+    !passes && !is_out_of_files(error)
+}
+
 /// An open file. All positions are bytes from its beginning; there is no cursor.
 ///
 /// Shared handles are used from several threads at once; writers agree among themselves.

@@ -10,7 +10,7 @@ pub mod rng;
 mod sim;
 
 pub use clock::{Clock, RealClock, SimClock};
-pub use disk::{Disk, DiskLock, Entry, File, FileExt, Metadata, OpenMode};
+pub use disk::{Disk, DiskLock, Entry, File, FileExt, Metadata, OpenMode, is_disk_failure, is_out_of_files};
 pub use real::RealDisk;
 pub use rng::{RealRng, Rng, SimRng};
 pub use sim::{Fault, FaultKind, SimDisk, StepKind};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use milena_io::{Disk, DiskLock};
+use parking_lot::Mutex;
 
 use crate::error::{IoContext, LogError, Result};
 use crate::log::Log;
@@ -117,7 +118,7 @@ pub struct PartitionDir {
 pub struct LogDirectory {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    lock: Option<Box<dyn DiskLock>>,
+    lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
 impl LogDirectory {
@@ -129,14 +130,14 @@ impl LogDirectory {
         disk.create_dir_all(path).context("creating", path)?;
         let lock_file = path.join(LOCK);
         match disk.lock(&lock_file).context("locking", &lock_file)? {
-            Some(lock) => Ok(LogDirectory { disk, path: path.to_owned(), lock: Some(lock) }),
+            Some(lock) => Ok(LogDirectory { disk, path: path.to_owned(), lock: Mutex::new(Some(lock)) }),
             None => Err(LogError::Locked { dir: path.to_owned() }),
         }
     }
 
     /// Without a lock: for tools that only read, or that run where no broker can.
     pub fn unlocked(disk: Arc<dyn Disk>, path: &Path) -> LogDirectory {
-        LogDirectory { disk, path: path.to_owned(), lock: None }
+        LogDirectory { disk, path: path.to_owned(), lock: Mutex::new(None) }
     }
 
     /// Where it is.
@@ -276,8 +277,9 @@ impl LogDirectory {
     ///
     /// # Errors
     /// [`LogError::Io`].
-    pub fn unlock(mut self) -> Result<()> {
-        self.lock.take().map_or(Ok(()), |lock| lock.release().context("unlocking", &self.path))
+    pub fn unlock(&self) -> Result<()> {
+        let lock = self.lock.lock().take();
+        lock.map_or(Ok(()), |lock| lock.release().context("unlocking", &self.path))
     }
 }
 

@@ -65,6 +65,12 @@ pub enum LogError {
         /// Directory of the partition.
         dir: PathBuf,
     },
+    /// The partition's log directory has failed.
+    #[error("the log directory {} has failed", dir.display())]
+    Offline {
+        /// The log directory.
+        dir: PathBuf,
+    },
     /// Another process uses the log directory.
     #[error("{} is locked: another process uses it", dir.display())]
     Locked {
@@ -87,6 +93,11 @@ impl LogError {
     /// The disk had no space left: writes may work again later.
     pub fn is_disk_full(&self) -> bool {
         matches!(self, LogError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+
+    /// The disk does not do what it must: its log directory is to go offline.
+    pub fn is_disk_failure(&self) -> bool {
+        matches!(self, LogError::Io { source, .. } if milena_io::is_disk_failure(source))
     }
 }
 

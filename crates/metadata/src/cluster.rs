@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use milena_protocol::Uuid;
 
+use crate::partition::{directory_lost, directory_migrating, directory_unassigned};
+
 /// One address a node can be reached at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -58,6 +60,15 @@ impl Broker {
     /// The advertised address of a listener.
     pub fn listener(&self, name: &str) -> Option<&Endpoint> {
         self.listeners.iter().find(|e| e.name == name)
+    }
+
+    /// Whether a replica in this directory can be used: it is among those the broker has. A replica without a directory counts as well placed,
+    /// and so does every replica of a broker that named no directories, which is older than they are.
+    pub fn has_online(&self, directory: Uuid) -> bool {
+        if directory == directory_unassigned() || directory == directory_migrating() || self.directories.is_empty() {
+            return true;
+        }
+        directory != directory_lost() && self.directories.contains(&directory)
     }
 
     /// Whether the broker may lead partitions: neither fenced nor shutting down.

@@ -107,6 +107,18 @@ impl Partition {
         Ok(partition)
     }
 
+    /// The directory of a broker's replica; `None` when it has none.
+    pub fn directory_of(&self, broker: i32) -> Option<Uuid> {
+        let at = self.replicas.iter().position(|id| *id == broker)?;
+        self.directories.get(at).copied()
+    }
+
+    /// The directories with another one for a broker's replica.
+    pub fn directories_with(&self, broker: i32, directory: Uuid) -> Vec<Uuid> {
+        let pairs = self.replicas.iter().zip(&self.directories);
+        pairs.map(|(id, before)| if *id == broker { directory } else { *before }).collect()
+    }
+
     /// Applies a change: absent lists stay, the partition epoch goes up by one, the leader epoch by one if a leader is
     /// named.
     pub(crate) fn merge(&mut self, change: &PartitionChangeRecord<'_>) -> Result<(), ReplayError> {

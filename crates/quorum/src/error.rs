@@ -135,3 +135,14 @@ impl<T> IoContext<T> for io::Result<T> {
         self.map_err(|source| QuorumError::Io { operation, path: path.to_owned(), source })
     }
 }
+
+impl QuorumError {
+    /// The disk does not do what it must.
+    pub fn is_disk_failure(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => milena_io::is_disk_failure(source),
+            Self::Log(error) => error.is_disk_failure(),
+            _ => false,
+        }
+    }
+}

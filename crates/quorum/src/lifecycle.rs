@@ -1,6 +1,8 @@
 //! A node's way through the metadata log: registration, unfencing, controlled shutdown, fencing. The records are those that
 //! Kafka's controller writes, in its order; partitions go offline and come back with their broker.
 
+mod replica_directories;
+
 use milena_metadata::{
     Broker, ConfigResource, Endpoint, Image, LeaderRecoveryState, Loaded, NO_LEADER, Partition, Topic, VersionedRecord,
     features,
@@ -213,30 +215,37 @@ impl Elections<'_> {
     }
 
     fn run(&self, concerned: impl Fn(&Partition) -> bool, records: &mut Records) {
-        let version = self.image.features().metadata_version();
+        let version = self.image.features().metadata_version().partition_change_record_version();
         for topic in self.image.topics().iter() {
-            let acceptable = |id: i32| {
-                let gone = Some(id) == self.leaving || Some(id) == self.unclean;
-                !gone && (Some(id) == self.coming || self.image.cluster().is_active(id))
-            };
-            let unclean_allowed = self.topic_setting(topic, "unclean.leader.election.enable");
-            let unclean_allowed = unclean_allowed.map_or(self.defaults.unclean_leader_election, |v| v == "true");
             for (index, partition) in (0..).zip(&topic.partitions).filter(|(_, p)| concerned(p)) {
-                let election = Election {
-                    version,
-                    elr_enabled: self.elr_enabled(),
-                    min_isr: self.min_isr(topic, partition),
-                    unclean_allowed,
-                    acceptable: &acceptable,
-                    leaving: self.leaving,
-                    unclean: self.unclean,
-                };
-                if let Some(record) = election.change(topic.id, index, partition) {
-                    let record = MetadataRecord::PartitionChange(record);
-                    records.push(VersionedRecord::new(record, version.partition_change_record_version()));
+                if let Some(record) = self.change(topic, index, partition) {
+                    records.push(VersionedRecord::new(MetadataRecord::PartitionChange(record), version));
                 }
             }
         }
+    }
+
+    /// The change that one partition needs.
+    fn change(&self, topic: &Topic, index: i32, partition: &Partition) -> Option<PartitionChangeRecord<'static>> {
+        let unclean_allowed = self.topic_setting(topic, "unclean.leader.election.enable");
+        let unclean_allowed = unclean_allowed.map_or(self.defaults.unclean_leader_election, |v| v == "true");
+        let election = Election {
+            version: self.image.features().metadata_version(),
+            elr_enabled: self.elr_enabled(),
+            min_isr: self.min_isr(topic, partition),
+            unclean_allowed,
+            acceptable: &|id| self.may_lead(id, partition),
+            leaving: self.leaving,
+            unclean: self.unclean,
+        };
+        election.change(topic.id, index, partition)
+    }
+
+    fn may_lead(&self, id: i32, partition: &Partition) -> bool {
+        let Some(broker) = self.image.cluster().broker(id) else { return false };
+        let gone = Some(id) == self.leaving || Some(id) == self.unclean;
+        let directory = partition.directory_of(id).is_none_or(|directory| broker.has_online(directory));
+        !gone && directory && (Some(id) == self.coming || broker.is_active())
     }
 
     /// A topic's dynamic configuration, else the cluster's.

@@ -10,7 +10,7 @@ use common::{NOW, broker, open, topics};
 use milena_io::{Disk, FileExt, OpenMode, SimDisk};
 use milena_log::{LogDirectory, MetaProperties};
 use milena_metadata::{ConfigResource, Image, ImageBuilder, LeaderRecoveryState, Provenance};
-use milena_quorum::TopicDefaults;
+use milena_quorum::{BrokerRegistration, TopicDefaults};
 
 const DIR: &str = "/d";
 const SNAPSHOT: &str = "00000000000000000169-0000000004.checkpoint";
@@ -88,7 +88,9 @@ fn rebuilt(image: &Image, provenance: Provenance) -> Image {
 fn partitions_come_online_after_kafkas_clean_stop() {
     let disk = kafka_directory(&[]);
     let mut log = open(&disk, Path::new(DIR)).unwrap();
-    let (epoch, _) = log.register_broker(&broker(153), TopicDefaults::default(), NOW).unwrap();
+    let directories = log.image().cluster().broker(1).unwrap().directories.clone();
+    let registration = BrokerRegistration { directories, ..broker(153) };
+    let (epoch, _) = log.register_broker(&registration, TopicDefaults::default(), NOW).unwrap();
     log.unfence_broker(1, TopicDefaults::default(), NOW).unwrap();
     assert_eq!(epoch, 181);
     for topic in log.image().topics().iter() {

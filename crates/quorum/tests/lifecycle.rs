@@ -10,7 +10,7 @@ use common::{NOW, broker, controller, formatted, open, options, topic, uuid};
 use milena_io::{Disk, FileExt, OpenMode, SimDisk, SimRng};
 use milena_metadata::{LeaderRecoveryState, MetadataVersion, Partition};
 use milena_protocol::MetadataRecord;
-use milena_quorum::{MetadataLog, QuorumMode, TopicDefaults, format};
+use milena_quorum::{BrokerRegistration, MetadataLog, QuorumMode, TopicDefaults, format};
 use milena_records::batches;
 
 const DIR: &str = "/d";
@@ -130,6 +130,53 @@ fn a_killed_broker_comes_back_with_new_leader_epochs_and_recovering() {
     let recovered = partition(&log);
     assert_eq!((recovered.leader_recovery_state, recovered.leader_epoch), (LeaderRecoveryState::Recovered, 2));
     assert!(log.report_recovered(1, NOW).unwrap().is_empty());
+}
+
+/// A broker with three directories and the topic `a` in the first of them.
+fn with_three_directories(disk: &Arc<dyn Disk>) -> MetadataLog {
+    let mut log = open(disk, Path::new(DIR)).unwrap();
+    let registration = BrokerRegistration { directories: vec![uuid(9), uuid(10), uuid(11)], ..broker(-1) };
+    log.register_broker(&registration, TopicDefaults::default(), NOW).unwrap();
+    log.unfence_broker(1, TopicDefaults::default(), NOW).unwrap();
+    log.append(&topic("a", uuid(1), 1), NOW).unwrap();
+    log
+}
+
+#[test]
+fn what_is_in_a_failed_directory_has_no_leader_until_it_is_found_in_another() {
+    let disk = disk();
+    let mut log = with_three_directories(&disk);
+    let before = log.end_offset();
+    log.fail_directories(1, &[uuid(10)], TopicDefaults::default(), NOW).unwrap();
+    assert_eq!((partition(&log).leader, partition(&log).leader_epoch), (1, 0));
+    log.assign_directories(1, &[(uuid(1), 0, uuid(9)), (uuid(2), 0, uuid(9))], TopicDefaults::default(), NOW).unwrap();
+    log.fail_directories(1, &[uuid(9), uuid(10)], TopicDefaults::default(), NOW).unwrap();
+    assert!(log.fail_directories(1, &[uuid(9), uuid(10)], TopicDefaults::default(), NOW).unwrap().is_empty());
+    assert_eq!(
+        records(&disk, before),
+        [
+            vec!["BrokerRegistrationChangeRecord v2"],
+            vec!["PartitionChangeRecord v2", "BrokerRegistrationChangeRecord v2"],
+        ]
+    );
+    let lost = partition(&log);
+    assert_eq!((lost.leader, &lost.isr[..], &lost.eligible_leader_replicas[..]), (-1, &[][..], &[1][..]));
+    assert_eq!((&lost.last_known_elr[..], &lost.directories[..]), (&[1][..], &[uuid(9)][..]));
+}
+
+#[test]
+fn a_replica_in_a_directory_that_is_not_there_leads_when_it_is_found_elsewhere() {
+    let disk = disk();
+    drop(with_three_directories(&disk));
+    let mut log = open(&disk, Path::new(DIR)).unwrap();
+    let registration = BrokerRegistration { directories: vec![uuid(10)], ..broker(-1) };
+    log.register_broker(&registration, TopicDefaults::default(), NOW).unwrap();
+    log.unfence_broker(1, TopicDefaults::default(), NOW).unwrap();
+    assert_eq!(partition(&log).leader, -1);
+    let before = log.end_offset();
+    log.assign_directories(1, &[(uuid(1), 0, uuid(10))], TopicDefaults::default(), NOW).unwrap();
+    assert_eq!(records(&disk, before), [vec!["PartitionChangeRecord v2"]]);
+    assert_eq!((partition(&log).leader, &partition(&log).directories[..]), (1, &[uuid(10)][..]));
 }
 
 #[test]

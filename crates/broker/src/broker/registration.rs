@@ -49,7 +49,7 @@ pub(super) fn broker(
         incarnation_id,
         listeners: listeners.collect(),
         rack: config.str("broker.rack").map(str::to_owned),
-        directories: storage.directories().iter().map(|directory| directory.id).collect(),
+        directories: storage.online().map(|directory| directory.id).collect(),
         previous_epoch: storage.previous_broker_epoch(),
     }
 }

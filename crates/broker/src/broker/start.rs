@@ -22,6 +22,7 @@ use crate::ports::{Live, Node, Ports};
 use crate::producer_ids::ProducerIds;
 use crate::published::Published;
 use crate::publisher::{Publisher, with_dynamic};
+use crate::replica_directories::{self, topic_defaults};
 use crate::replicas::Replicas;
 use crate::settings::{PartitionSettings, net_config};
 use crate::storage::{Found, Storage, Wanted};
@@ -39,9 +40,9 @@ impl Broker {
         let bound = Server::bind(net_config(&config))?;
         let (disk, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (Arc::new(RealDisk::new()), Arc::new(RealClock::new()));
         let (directories, formatted) = directories::prepare(&disk, &*clock, &config, may_format)?;
-        let mut storage = Storage::lock(Arc::clone(&disk), Arc::clone(&clock), &directories.ids)?;
-        // First what fails without having changed anything.
         let options = directories::metadata_options(&config, &directories);
+        let storage = Storage::lock(Arc::clone(&disk), Arc::clone(&clock), &directories.ids, &options.metadata_dir)?;
+        // First what fails without having changed anything.
         let log = match open_metadata(disk, options, clock.now_ms(), &storage) {
             Ok(log) => log,
             Err(error) => {
@@ -49,7 +50,7 @@ impl Broker {
                 return Err(error);
             }
         };
-        storage.take_clean_markers()?;
+        storage.take_clean_markers();
         let storage = Arc::new(storage);
         let clean = storage.previous_broker_epoch() >= 0;
         let quorum = Registered::register(log, &*clock, &config, &bound, &storage)?;
@@ -91,10 +92,7 @@ impl Registered {
         bound: &BoundServer,
         storage: &Storage,
     ) -> Result<Self, BrokerError> {
-        let defaults = TopicDefaults {
-            min_insync_replicas: config.min_insync_replicas(),
-            unclean_leader_election: config.unclean_leader_election_enable(),
-        };
+        let defaults = topic_defaults(config);
         let incarnation_id = Uuid::random(|bytes| RealRng.fill(bytes));
         let controller = ControllerRegistration {
             id: config.node_id(),
@@ -164,6 +162,10 @@ impl Parts {
         };
         publisher.follow(log.unfence_broker(node_id, defaults, clock.now_ms())?);
         publisher.follow(log.report_recovered(node_id, clock.now_ms())?);
+        replica_directories::tell(&mut log, &publisher, clock.now_ms());
+        if let Some(fatal) = storage.fatal().borrow().clone() {
+            return Err(fatal.into());
+        }
         let (controller, handle) =
             Controller::start(log, Arc::clone(&live), publisher, Arc::clone(&clock)).map_err(BrokerError::Thread)?;
         let maintenance =

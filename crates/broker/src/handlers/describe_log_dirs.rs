@@ -61,7 +61,7 @@ type Hosted<'t> = BTreeMap<&'t str, Vec<DescribeLogDirsPartition>>;
 fn hosted_by_directory<'t>(partitions: &[&'t Arc<Partition>], directories: usize) -> Vec<Hosted<'t>> {
     let mut hosted = vec![Hosted::new(); directories];
     for &partition in partitions {
-        if let Some(topics) = hosted.get_mut(partition.directory) {
+        if let Some(topics) = hosted.get_mut(partition.directory().index()) {
             topics.entry(&partition.topic.name).or_default().push(measure(partition));
         }
     }

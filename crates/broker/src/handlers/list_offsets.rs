@@ -111,7 +111,8 @@ fn answer<'r>(
                 }
                 Entry::Vacant(place) => {
                     place.insert(answers.len());
-                    let partition = hosted.and_then(|topic| topic.partition(asked.partition_index));
+                    let hosted = hosted.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+                    let partition = hosted.and_then(|topic| topic.served(asked.partition_index));
                     answers.push(lookup.answer(asked, partition.map(|partition| &**partition)));
                 }
             }
@@ -142,7 +143,11 @@ struct Lookup {
 }
 
 impl Lookup {
-    fn answer(&mut self, asked: &ListOffsetsPartition, partition: Option<&Partition>) -> ListOffsetsPartitionResponse {
+    fn answer(
+        &mut self,
+        asked: &ListOffsetsPartition,
+        partition: Result<&Partition, ErrorCode>,
+    ) -> ListOffsetsPartitionResponse {
         let found = match self.find(asked, partition) {
             Ok(Some(found)) => found,
             Ok(None) => return failed(asked.partition_index, ErrorCode::NONE),
@@ -161,12 +166,12 @@ impl Lookup {
     fn find(
         &mut self,
         asked: &ListOffsetsPartition,
-        partition: Option<&Partition>,
+        partition: Result<&Partition, ErrorCode>,
     ) -> Result<Option<TimestampOffset>, ErrorCode> {
         if !is_served(asked.timestamp, self.version) {
             return Err(ErrorCode::UNSUPPORTED_VERSION);
         }
-        let partition = partition.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+        let partition = partition?;
         if asked.current_leader_epoch != NO_EPOCH {
             partition.check_leader_epoch(asked.current_leader_epoch)?;
         }
@@ -212,6 +217,7 @@ fn is_served(timestamp: i64, version: i16) -> bool {
 
 fn code_of(partition: &Partition, error: &LogError) -> ErrorCode {
     tracing::error!(%partition, %error, "a timestamp can't be looked up");
+    partition.note_error(error);
     match error {
         LogError::Io { .. } => ErrorCode::KAFKA_STORAGE_ERROR,
         _ => ErrorCode::UNKNOWN_SERVER_ERROR,

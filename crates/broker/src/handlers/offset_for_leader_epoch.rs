@@ -47,8 +47,7 @@ fn partition(asked: &OffsetForLeaderPartition, topic: Option<&HostedTopic>) -> E
 }
 
 fn end_of_epoch(asked: &OffsetForLeaderPartition, topic: Option<&HostedTopic>) -> Result<(i32, i64), ErrorCode> {
-    let partition = topic.and_then(|topic| topic.partition(asked.partition));
-    let partition = partition.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+    let partition = topic.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?.served(asked.partition)?;
     if asked.current_leader_epoch != NO_EPOCH {
         partition.check_leader_epoch(asked.current_leader_epoch)?;
     }

@@ -166,9 +166,9 @@ impl Partition {
         self.storage_failed(error);
     }
 
-    /// The log's directory has failed.
     fn storage_failed(&self, error: &LogError) {
         tracing::error!(partition = %self, %error, "a flush failed; the partition takes no more writes");
+        self.note_error(error);
     }
 
     /// Whether records below `end`, which were appended here, may be acknowledged: `None` while a flush must come first.
@@ -181,7 +181,7 @@ impl Partition {
         } else if self.flushes.failed.load(Ordering::Acquire) {
             Some(Err(ErrorCode::KAFKA_STORAGE_ERROR))
         } else if self.is_retired() {
-            Some(Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))
+            Some(Err(self.gone()))
         } else {
             None
         }

@@ -24,7 +24,8 @@ impl Cluster {
         let disk = SimDisk::new(1);
         disk.create_dir(Path::new(DIR)).unwrap();
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-        let storage = Storage::lock(shared, Arc::new(SimClock::new(0)), &[(PathBuf::from(DIR), id(101))]).unwrap();
+        let ids = [(PathBuf::from(DIR), id(101))];
+        let storage = Storage::lock(shared, Arc::new(SimClock::new(0)), &ids, Path::new("/metadata")).unwrap();
         let config = BrokerConfig::load(&Settings::new()).unwrap();
         let live = Live { image: ArcSwap::from_pointee(image([]).into()), config: ArcSwap::from_pointee(config) };
         let publisher =

@@ -1,6 +1,7 @@
 //! Writing the checkpoints of all directories, and keeping deleted topics out of them.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use milena_log::{Checkpoint, LogDirectory, LogError, Offsets};
 use milena_protocol::Uuid;
@@ -69,12 +70,16 @@ impl Storage {
         let mut offsets: Vec<Offsets> = self.directories.iter().map(|_| Offsets::default()).collect();
         for partition in replicas.topics().partitions() {
             if let Some(offset) = partition.checkpointed(which) {
-                offsets[partition.directory].insert(&partition.topic.name, partition.index, offset);
+                offsets[partition.directory().index()].insert(&partition.topic.name, partition.index, offset);
                 ids.insert(partition.topic.id);
             }
         }
-        let write = |(directory, offsets): (&Directory, &Offsets)| directory.files.write_checkpoint(which, offsets);
-        let results: Vec<_> = self.directories.iter().zip(&offsets).map(write).collect();
+        let online = self.directories.iter().zip(&offsets).filter(|(directory, _)| !directory.is_offline());
+        let write = |(directory, offsets): (&Arc<Directory>, &Offsets)| {
+            let written = directory.files.write_checkpoint(which, offsets);
+            written.inspect_err(|error| directory.note_error(error))
+        };
+        let results: Vec<_> = online.map(write).collect();
         let result: Result<(), LogError> = results.into_iter().collect();
         if let Some(at) = WRITTEN.iter().position(|&written| written == which) {
             checkpointed.0[at] = result.is_ok().then_some(ids);

@@ -86,7 +86,7 @@ impl Storage {
         checkpoints: &Lines,
         places: &mut HashMap<(String, i32), Place>,
     ) -> Result<(), LogError> {
-        let clean = directory.clean.is_some();
+        let clean = directory.clean().is_some();
         for found in directory.files.partitions()? {
             let (topic, index) = (found.name.topic, found.name.partition);
             match found.name.kind {
@@ -163,16 +163,12 @@ impl Storage {
                 "records that were on disk are missing"
             );
         }
-        self.directories[place.directory].partitions.fetch_add(1, Ordering::Relaxed);
-        let partition = Partition::lead(
-            Arc::clone(topic),
-            *index,
-            place.directory,
-            log,
-            *leader_epoch,
-            Arc::clone(settings),
-            &self.flusher,
-        )?;
+        let directory = &self.directories[place.directory];
+        directory.partitions.fetch_add(1, Ordering::Relaxed);
+        self.placed.lock().push((topic.id, *index, directory.id));
+        let (topic, directory) = (Arc::clone(topic), Arc::clone(directory));
+        let partition =
+            Partition::lead(topic, *index, directory, log, *leader_epoch, Arc::clone(settings), &self.flusher)?;
         Ok((partition, recovery.segments_scanned > 0, recovery.bytes_cut))
     }
 }

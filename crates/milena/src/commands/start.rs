@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use milena_broker::broker::Broker;
+use milena_broker::broker::{Broker, Fatal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -31,7 +31,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     take_open_files();
     let broker = Broker::start(config, !settings.has_file())?;
     tell(&broker, &data_dirs, began);
-    let signal = signals.wait();
+    let signal = match signals.wait(broker.failed()) {
+        Ended::Signal(signal) => signal,
+        // Not stopped in order: the next start checks what was open.
+        Ended::Fatal(fatal) => return Err(fatal.into()),
+    };
     say(format_args!("milena: {signal} received, stopping"));
     broker.stop()?;
     say(format_args!("milena: stopped in order; the next start has nothing to recover"));
@@ -76,6 +80,12 @@ fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
+/// Why a broker ends.
+enum Ended {
+    Signal(&'static str),
+    Fatal(Fatal),
+}
+
 /// Ctrl-C, SIGTERM and SIGHUP.
 struct Signals {
     runtime: tokio::runtime::Runtime,
@@ -96,12 +106,13 @@ impl Signals {
         Ok(Self { runtime, interrupt, terminate, hang_up })
     }
 
-    fn wait(mut self) -> &'static str {
+    fn wait(mut self, failed: impl Future<Output = Fatal>) -> Ended {
         self.runtime.block_on(async {
             tokio::select! {
-                _ = self.interrupt.recv() => "SIGINT",
-                _ = self.terminate.recv() => "SIGTERM",
-                _ = self.hang_up.recv() => "SIGHUP",
+                _ = self.interrupt.recv() => Ended::Signal("SIGINT"),
+                _ = self.terminate.recv() => Ended::Signal("SIGTERM"),
+                _ = self.hang_up.recv() => Ended::Signal("SIGHUP"),
+                fatal = failed => Ended::Fatal(fatal),
             }
         })
     }

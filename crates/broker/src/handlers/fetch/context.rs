@@ -173,7 +173,7 @@ fn add(partitions: &mut FetchPartitions, wanted: &[FetchTopic<'_>], by_id: bool,
                 } else {
                     ErrorCode::UNKNOWN_TOPIC_OR_PARTITION
                 };
-                let place = found.and_then(|topic| topic.partition(index)).cloned().ok_or(unknown);
+                let place = found.ok_or(unknown).and_then(|topic| topic.served(index)).cloned();
                 Slot::new(Arc::clone(&identity), index, place)
             });
             update(slot, partition);
@@ -200,7 +200,7 @@ fn refresh(slot: &mut Slot, by_id: bool, topics: &Topics) {
         Some(found) if by_id && found.identity.id != slot.topic.id => Err(ErrorCode::INCONSISTENT_TOPIC_ID),
         Some(found) => {
             slot.topic = Arc::clone(&found.identity);
-            found.partition(slot.index).cloned().ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+            found.served(slot.index).cloned()
         }
         None if by_id && !is_resolved => Err(ErrorCode::UNKNOWN_TOPIC_ID),
         None => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),

@@ -79,10 +79,8 @@ pub(super) fn read(fetch: &Fetch) -> Read {
 
 fn read_slot(slot: &Slot, fetch: &Fetch, left: i64, at_least_one: bool) -> PartitionRead {
     let partition = match &slot.place {
-        // It was deleted while the fetch waited.
-        Ok(partition) if partition.is_retired() => {
-            return PartitionRead::failed(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, false);
-        }
+        // It was deleted, or its directory has failed, while the fetch waited.
+        Ok(partition) if partition.is_retired() => return PartitionRead::failed(partition.gone(), false),
         Ok(partition) => partition,
         Err(ErrorCode::INCONSISTENT_TOPIC_ID) => {
             return PartitionRead::failed(ErrorCode::INCONSISTENT_TOPIC_ID, false);

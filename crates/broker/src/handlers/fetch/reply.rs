@@ -35,8 +35,8 @@ pub(super) fn answer(
         return refuse(fetch, 0, error, out);
     }
     let session_id = session_id(fetch, sessions);
-    let copied = Copied::small(&mut read.partitions);
     let mut partitions = fetch.partitions.lock();
+    let copied = Copied::small(&mut read.partitions, partitions.slots());
     let incremental = match fetch.session {
         SessionUse::Incremental { request, .. } if request != partitions.newest_request() => {
             return refuse(fetch, session_id, ErrorCode::INVALID_FETCH_SESSION_EPOCH, out);
@@ -101,16 +101,16 @@ struct Copied {
 }
 
 impl Copied {
-    fn small(reads: &mut [PartitionRead]) -> Self {
+    fn small(reads: &mut [PartitionRead], slots: &[Slot]) -> Self {
         let mut copied = Self { bytes: Vec::new(), ranges: Vec::with_capacity(reads.len()) };
-        for read in reads {
-            let range = copied.copy(read);
+        for (read, slot) in reads.iter_mut().zip(slots) {
+            let range = copied.copy(read, slot);
             copied.ranges.push(range);
         }
         copied
     }
 
-    fn copy(&mut self, read: &mut PartitionRead) -> Option<Range<usize>> {
+    fn copy(&mut self, read: &mut PartitionRead, slot: &Slot) -> Option<Range<usize>> {
         let start = self.bytes.len();
         let Some(slice) = &read.slice else { return Some(start..start) };
         if slice.len > COPY_UP_TO || start + slice.len > MOST_COPIED {
@@ -119,6 +119,9 @@ impl Copied {
         self.bytes.resize(start + slice.len, 0);
         if let Err(error) = slice.file.read_exact_at(&mut self.bytes[start..], slice.position) {
             tracing::error!(segment = slice.segment, position = slice.position, %error, "records can't be read");
+            if let Ok(partition) = &slot.place {
+                partition.read_failed(slice.segment, error);
+            }
             self.bytes.truncate(start);
             read.fail(ErrorCode::KAFKA_STORAGE_ERROR);
         }

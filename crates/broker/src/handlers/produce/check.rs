@@ -52,17 +52,13 @@ fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &
     let unknown = if by_id { ErrorCode::UNKNOWN_TOPIC_ID } else { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION };
     let start = plan.parts.len();
     for data in &topic.partition_data {
-        let partition = found.and_then(|topic| topic.partition(data.index)).cloned();
-        let error = match (found, &partition) {
-            (None, _) => unknown,
-            (_, None) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
-            _ => ErrorCode::NONE,
-        };
+        let served = found.ok_or(unknown).and_then(|topic| topic.served(data.index));
+        let error = served.err().unwrap_or(ErrorCode::NONE);
         plan.parts.push(Part {
             frame: plan.requests.len(),
             batch: place_in(frame, data.records.as_ref()),
             index: data.index,
-            partition,
+            partition: served.ok().cloned(),
             error,
             message: None,
             rejected: Vec::new(),

@@ -10,7 +10,7 @@ use milena_records::{Batch, BatchBuilder, batches};
 use super::*;
 use crate::flusher::Flusher;
 use crate::partition::TopicIdentity;
-use crate::test_partitions::settings;
+use crate::test_partitions::{directory, settings};
 
 const PARAMS: OpenParams = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
 
@@ -31,9 +31,11 @@ impl World {
 
     fn partition(&self, index: i32, overrides: &[(&'static str, &'static str)]) -> Arc<Partition> {
         let settings = settings(overrides);
-        let (log, _) = Log::open(Arc::new(self.disk.clone()), &dir(index), Arc::clone(&settings.log), PARAMS).unwrap();
+        let disk = Arc::new(self.disk.clone());
+        let directory = directory(&disk);
+        let (log, _) = Log::open(disk, &dir(index), Arc::clone(&settings.log), PARAMS).unwrap();
         let topic = Arc::new(TopicIdentity { name: "t".into(), id: Uuid::ZERO });
-        Arc::new(Partition::lead(topic, index, 0, log, 0, settings, &self.flusher).unwrap())
+        Arc::new(Partition::lead(topic, index, directory, log, 0, settings, &self.flusher).unwrap())
     }
 
     /// Waits until so many syncs are held.

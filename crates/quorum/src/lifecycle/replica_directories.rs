@@ -1,0 +1,79 @@
+//! Which log directories a broker has, and in which of them its replicas are.
+
+use milena_metadata::{Loaded, NO_LEADER, Partition, VersionedRecord};
+use milena_protocol::messages::PartitionChangeRecord;
+use milena_protocol::{MetadataRecord, Uuid};
+
+use super::{Elections, Records, TopicDefaults, change_record};
+use crate::error::QuorumError;
+use crate::metadata_log::MetadataLog;
+
+impl MetadataLog {
+    /// Log directories of a broker have failed: what is in them has no leader any more. Nothing happens when the broker does not have them.
+    ///
+    /// # Errors
+    /// As [`MetadataLog::append`].
+    pub fn fail_directories(
+        &mut self,
+        id: i32,
+        failed: &[Uuid],
+        defaults: TopicDefaults,
+        now_ms: i64,
+    ) -> Result<Vec<Loaded>, QuorumError> {
+        let image = self.image().clone();
+        let Some(broker) = image.cluster().broker(id) else { return Ok(Vec::new()) };
+        let (gone, left): (Vec<Uuid>, Vec<Uuid>) = broker.directories.iter().partition(|dir| failed.contains(dir));
+        if gone.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut records = Records::new();
+        let elections = Elections { image: &image, defaults, coming: None, leaving: Some(id), unclean: None };
+        let lost = |p: &Partition| p.isr.contains(&id) && p.directory_of(id).is_some_and(|dir| gone.contains(&dir));
+        elections.run(lost, &mut records);
+        records.push(change_record(broker, 2, |record| record.log_dirs = left.into()));
+        Ok(self.append_split(&records, now_ms)?.loaded)
+    }
+
+    /// A broker tells in which directory it has put replicas, by topic id and partition. What had no leader because its replica's directory was
+    /// not there gets one.
+    ///
+    /// # Errors
+    /// As [`MetadataLog::append`].
+    pub fn assign_directories(
+        &mut self,
+        id: i32,
+        assigned: &[(Uuid, i32, Uuid)],
+        defaults: TopicDefaults,
+        now_ms: i64,
+    ) -> Result<Vec<Loaded>, QuorumError> {
+        let image = self.image().clone();
+        let version = image.features().metadata_version();
+        if !version.supports_directories() {
+            return Ok(Vec::new());
+        }
+        let elections = Elections { image: &image, defaults, coming: None, leaving: None, unclean: None };
+        let mut records = Records::new();
+        for &(topic_id, partition_id, directory) in assigned {
+            let Some(topic) = image.topics().get_by_id(topic_id) else { continue };
+            let Some(partition) = topic.partition(partition_id) else { continue };
+            if partition.directory_of(id).is_none_or(|now| now == directory) {
+                continue;
+            }
+            let directories = partition.directories_with(id, directory);
+            let placed = Partition { directories: directories.clone(), ..Partition::clone(partition) };
+            let elected = match placed.leader {
+                NO_LEADER => elections.change(topic, partition_id, &placed),
+                _ => None,
+            };
+            let unchanged = || PartitionChangeRecord { topic_id, partition_id, ..Default::default() };
+            let record =
+                PartitionChangeRecord { directories: Some(directories.into()), ..elected.unwrap_or_else(unchanged) };
+            let record = MetadataRecord::PartitionChange(record);
+            records.push(VersionedRecord::new(record, version.partition_change_record_version()));
+        }
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.append_split(&records, now_ms)?.loaded)
+    }
+}
