@@ -1,5 +1,9 @@
 //! What Apache Kafka makes of the files that Milena left: its dump tool reads the metadata log, the snapshots and the
-//! partitions, and its broker starts on the directory and serves what is there.
+//! partitions, and its broker starts on the directory and serves what is there. Below, what Milena makes of Kafka's.
+
+mod clients;
+mod damage;
+mod dump;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,18 +23,46 @@ const PARTITIONS: i32 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     server: crate::target::Target,
+    /// Only these parts, with commas between them: left, dump
+    #[arg(long)]
+    only: Option<String>,
 }
+
+/// A part of the step: compares, and gives the number of comparisons.
+type Part = fn(&Options, &Path) -> Result<usize>;
+
+const PARTS: [(&str, Part); 2] = [("left", left), ("dump", dumps)];
 
 /// Runs the check and says how much it covered.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let libs = oracle::ensure_jars()?;
-    let checked = check(args.server.options()?, &libs)?;
+    let checked = check(args.server.options()?, &libs, args.only.as_deref())?;
     println!("{checked} checks passed");
     Ok(())
 }
 
-/// Fills a directory, once stopped cleanly and once killed, and lets Apache Kafka read it; gives the number of checks.
-pub(crate) fn check(options: Options, libs: &Path) -> Result<usize> {
+/// Runs the parts, all without names; gives the number of checks.
+pub(crate) fn check(options: Options, libs: &Path, only: Option<&str>) -> Result<usize> {
+    let mut checked = 0;
+    for (name, part) in PARTS {
+        if only.is_none_or(|only| only.split(',').any(|part| part == name)) {
+            let began = std::time::Instant::now();
+            let count = part(&options, libs).with_context(|| name)?;
+            println!("          {name}: {count} checks, {:.1} s", began.elapsed().as_secs_f64());
+            checked += count;
+        }
+    }
+    Ok(checked)
+}
+
+/// `milena log dump` beside Kafka's tool.
+fn dumps(options: &Options, libs: &Path) -> Result<usize> {
+    let Kind::Milena(binary) = options.kind() else { bail!("the tool is Milena's") };
+    dump::compare(binary, libs)
+}
+
+/// Fills a directory, once stopped cleanly and once killed, and lets Apache Kafka read it.
+fn left(options: &Options, libs: &Path) -> Result<usize> {
     let mut checked = 0;
     for kill in [false, true] {
         let mut server = options.clone().set("metadata.log.max.record.bytes.between.snapshots", "2000").start()?;
@@ -71,6 +103,11 @@ fn judge(server: &mut Server, libs: &Path) -> Result<usize> {
     let theirs = Options::new(Kind::Kafka(libs.to_owned())).dir(server.dir()).start()?;
     verify(&mut theirs.client()?).context("Apache Kafka on Milena's directory")?;
     Ok(checked + 1)
+}
+
+/// How many times as much as usual is tried: `MILENA_ROUNDS`, 1 without it.
+pub(crate) fn rounds() -> u64 {
+    std::env::var("MILENA_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1)
 }
 
 fn has_suffix(path: &Path, suffix: &str) -> bool {

@@ -1,4 +1,5 @@
 //! One file for each command.
 
+pub mod log;
 pub mod start;
 pub mod storage;

@@ -22,6 +22,9 @@ struct Arguments {
 enum Command {
     /// Runs a broker until Ctrl-C or SIGTERM.
     Start(commands::start::Arguments),
+    /// Looks into the files of a log directory.
+    #[command(subcommand)]
+    Log(commands::log::Command),
     /// Prepares and inspects data directories.
     #[command(subcommand)]
     Storage(commands::storage::Command),
@@ -30,6 +33,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Start(arguments) => commands::start::run(&arguments),
+        Command::Log(command) => commands::log::run(&command),
         Command::Storage(command) => commands::storage::run(&command),
     };
     match outcome {

@@ -33,6 +33,7 @@ pub(super) fn run() {
     write("error_code.rs", tables::error_codes(&read(&root.join("data/errors.tsv"))));
     write("metadata_record.rs", tables::metadata_records(&messages));
     write("catalog.rs", tables::catalog(&messages));
+    write("coordinator_record.rs", tables::coordinator_records(&messages));
 }
 
 fn read(path: &Path) -> String {

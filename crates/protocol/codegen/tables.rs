@@ -80,6 +80,24 @@ fn record_enum(name: &str, doc: &str, records: &[&Message]) -> String {
     out + "}\n"
 }
 
+/// `coordinator_records! { … }`: one line a record of a coordinator's topic, by coordinator and record type.
+pub(super) fn coordinator_records(messages: &[Message]) -> String {
+    let mut lines = Vec::new();
+    for key in messages.iter().filter(|m| m.kind == "coordinator-key") {
+        let stem = key.name.trim_end_matches("Key");
+        let coordinator = match stem {
+            "TransactionLog" => "Transaction",
+            "ShareSnapshot" | "ShareUpdate" => "Share",
+            _ => "Group",
+        };
+        let record_type = key.api_key.expect("a coordinator's record has a type");
+        lines.push((coordinator, record_type, format!("{coordinator} {record_type} {} {stem}Value;\n", key.name)));
+    }
+    lines.sort();
+    let lines: String = lines.into_iter().map(|(.., line)| line).collect();
+    format!("coordinator_records! {{\n{lines}}}\n")
+}
+
 /// `catalog! { … }`: every message by name.
 pub(super) fn catalog(messages: &[Message]) -> String {
     let names: String = messages.iter().map(|m| format!("{}\n", m.name)).collect();

@@ -21,6 +21,8 @@
 mod api;
 #[cfg(feature = "catalog")]
 pub mod catalog;
+#[cfg(feature = "json")]
+pub mod coordinator_record;
 mod error;
 mod error_code;
 pub mod framing;

@@ -55,6 +55,12 @@ impl Options {
         Self { kind, overrides: Vec::new(), dir: None, cpu: None, java_args: Vec::new(), heap_mib: 512, quick: true }
     }
 
+    /// Which server is started.
+    #[must_use]
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
     /// Adds a setting, or replaces one.
     #[must_use]
     pub fn set(mut self, key: &str, value: &str) -> Self {

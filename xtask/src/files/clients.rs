@@ -1,0 +1,83 @@
+//! Apache Kafka's own clients and tools, run as small Java programs from `compat/files`.
+
+use std::io::{BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use milena_testkit::{cache, oracle};
+
+fn program(name: &str) -> PathBuf {
+    cache::repository().join("compat/files").join(name)
+}
+
+fn java(libs: &Path) -> Command {
+    let mut command = oracle::java(libs, 256);
+    // What is logged would stand between what is said.
+    command.arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=off").arg("-Dfile.encoding=UTF-8");
+    command
+}
+
+/// Runs one of the commands of `Files.java`; what it printed.
+pub(super) fn files(libs: &Path, args: &[&str]) -> Result<String> {
+    let output = java(libs).arg(program("Files.java")).args(args).output().context("java cannot be run")?;
+    if !output.status.success() {
+        bail!("Files.java {args:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// What a run of a tool gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ran {
+    pub(super) code: i32,
+    pub(super) out: String,
+    pub(super) err: String,
+}
+
+/// Apache Kafka's dump tool, ready for many runs.
+pub(super) struct DumpTool {
+    child: Child,
+    questions: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl DumpTool {
+    /// Starts the JVM.
+    pub(super) fn start(libs: &Path) -> Result<DumpTool> {
+        let mut command = java(libs);
+        command.arg(program("Dump.java")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("java cannot be run")?;
+        let questions = child.stdin.take().context("no standard input")?;
+        let answers = BufReader::new(child.stdout.take().context("no standard output")?);
+        Ok(DumpTool { child, questions, answers })
+    }
+
+    /// One run.
+    pub(super) fn run(&mut self, args: &[String]) -> Result<Ran> {
+        writeln!(self.questions, "{}", args.join("\t"))?;
+        self.questions.flush()?;
+        let code = self.number()?;
+        let (out, err) = (self.number()?, self.number()?);
+        Ok(Ran { code, out: self.text(out)?, err: self.text(err)? })
+    }
+
+    fn number(&mut self) -> Result<i32> {
+        let mut bytes = [0; 4];
+        self.answers.read_exact(&mut bytes)?;
+        Ok(i32::from_be_bytes(bytes))
+    }
+
+    fn text(&mut self, length: i32) -> Result<String> {
+        let mut bytes = vec![0; usize::try_from(length)?];
+        self.answers.read_exact(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+impl Drop for DumpTool {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
