@@ -22,6 +22,7 @@ pub mod registry;
 pub mod replica_directories;
 pub mod replicas;
 pub mod request;
+pub mod retention;
 pub mod session;
 pub mod settings;
 pub mod storage;

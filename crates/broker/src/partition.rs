@@ -201,6 +201,17 @@ impl Partition {
         self.log.lock()
     }
 
+    /// Changes the log in a way that may raise its start offset; readers see it afterwards.
+    ///
+    /// # Errors
+    /// Those of `change`; the log start offset may have been raised all the same.
+    pub fn change_log_start<T>(&self, change: impl FnOnce(&mut Log) -> Result<T, LogError>) -> Result<T, LogError> {
+        let mut log = self.log.lock();
+        let changed = change(&mut log);
+        self.log_start.store(log.log_start_offset(), Ordering::Release);
+        changed
+    }
+
     /// Takes new settings.
     pub fn set_settings(self: &Arc<Self>, settings: Arc<PartitionSettings>) {
         let timed = settings.log.flush_ms < i64::MAX;

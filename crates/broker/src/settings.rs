@@ -97,6 +97,9 @@ fn log_config(broker: &BrokerConfig, config: &TopicConfig) -> LogConfig {
         compact: config.cleanup_policy.compact,
         flush_messages: config.flush_messages,
         flush_ms: config.flush_ms,
+        delete: config.cleanup_policy.delete,
+        retention_ms: config.retention_ms,
+        retention_bytes: config.retention_bytes,
         producer_id_expiration_ms: broker.producer_id_expiration_ms().into(),
     }
 }

@@ -69,6 +69,9 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     /// What a name stands for; `None` if there is nothing.
     fn metadata(&self, path: &Path) -> io::Result<Option<Metadata>>;
 
+    /// When a file's content was last changed, ms since 1970 by the machine's clock.
+    fn modified_ms(&self, path: &Path) -> io::Result<i64>;
+
     /// Leaves only the owner's permission to read a file (mode 0400). Handles that are open for writing go on writing.
     fn set_read_only(&self, path: &Path) -> io::Result<()>;
 

@@ -86,6 +86,11 @@ impl Disk for RealDisk {
         }
     }
 
+    fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        let since = fs::metadata(path)?.modified()?.duration_since(std::time::UNIX_EPOCH);
+        Ok(since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+    }
+
     fn set_read_only(&self, path: &Path) -> io::Result<()> {
         fs::set_permissions(path, fs::Permissions::from_mode(0o400))
     }

@@ -85,6 +85,8 @@ struct State {
     trace: Vec<String>,
     holds_syncs: bool,
     held_syncs: usize,
+    /// The machine's clock, ms since 1970.
+    now_ms: i64,
 }
 
 impl SimDisk {
@@ -102,8 +104,14 @@ impl SimDisk {
             trace: Vec::new(),
             holds_syncs: false,
             held_syncs: 0,
+            now_ms: 0,
         };
         Self { state: Arc::new(Mutex::new(state)), released: Arc::default() }
+    }
+
+    /// Sets the clock by which files are stamped, ms since 1970; it stands still until the next call.
+    pub fn set_now_ms(&self, now_ms: i64) {
+        self.state.lock().now_ms = now_ms;
     }
 
     /// Mutating calls so far.
@@ -296,6 +304,12 @@ impl Disk for SimDisk {
         state.tree.metadata(path)
     }
 
+    fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        let state = self.state.lock();
+        state.alive()?;
+        state.tree.modified_ms(path)
+    }
+
     /// Permissions are not simulated: a file that is made read-only stays writable.
     fn set_read_only(&self, path: &Path) -> io::Result<()> {
         if self.metadata(path)?.is_some() { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
@@ -392,8 +406,12 @@ impl SimFile {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => Outcome::NoSpace,
             Err(_) => return step.map(|_| unreachable!("the step failed")),
         };
-        let State { tree, rng, .. } = &mut *state;
-        let value = change(tree.content_mut(self.inode), rng, outcome);
+        let State { tree, rng, now_ms, .. } = &mut *state;
+        let content = tree.content_mut(self.inode);
+        if matches!(kind, StepKind::Write | StepKind::Truncate) {
+            content.modified_ms = *now_ms;
+        }
+        let value = change(content, rng, outcome);
         match step? {
             false => Ok(value),
             true => Err(power_is_off()),

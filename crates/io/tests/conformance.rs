@@ -105,6 +105,18 @@ fn names_are_made_listed_renamed_and_removed() {
 }
 
 #[test]
+fn a_file_knows_when_its_content_was_changed_also_under_another_name() {
+    on_both(|disk, base| {
+        let file = disk.open(&base.join("f"), OpenMode::Create).unwrap();
+        file.write_at(b"abc", 0).unwrap();
+        let before = disk.modified_ms(&base.join("f")).unwrap();
+        disk.rename(&base.join("f"), &base.join("g")).unwrap();
+        assert_eq!(disk.modified_ms(&base.join("g")).unwrap(), before);
+        assert_eq!(kind(disk.modified_ms(&base.join("f"))), Some(ErrorKind::NotFound));
+    });
+}
+
+#[test]
 fn a_handle_works_on_after_its_name_is_gone() {
     on_both(|disk, base| {
         let file = disk.open(&base.join("f"), OpenMode::Create).unwrap();

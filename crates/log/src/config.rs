@@ -19,6 +19,12 @@ pub struct LogConfig {
     pub flush_messages: i64,
     /// `flush.ms`: a flush is due so long after the last one, ms.
     pub flush_ms: i64,
+    /// `cleanup.policy` contains `delete`: the two limits below hold.
+    pub delete: bool,
+    /// `retention.ms`: segments whose largest timestamp is older go, ms; negative without limit.
+    pub retention_ms: i64,
+    /// `retention.bytes`: the oldest segments go while the others have this much, bytes; negative without limit.
+    pub retention_bytes: i64,
     /// `producer.id.expiration.ms`: a producer that has written nothing for this long may be forgotten, ms.
     pub producer_id_expiration_ms: i64,
 }
@@ -35,6 +41,9 @@ impl Default for LogConfig {
             compact: false,
             flush_messages: i64::MAX,
             flush_ms: i64::MAX,
+            delete: true,
+            retention_ms: 7 * 24 * 60 * 60 * 1000,
+            retention_bytes: -1,
             producer_id_expiration_ms: 24 * 60 * 60 * 1000,
         }
     }

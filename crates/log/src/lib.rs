@@ -23,7 +23,7 @@ pub use config::LogConfig;
 pub use directory::{Checkpoint, CleanMarker, LogDirectory, Offsets, PartitionDir};
 pub use epochs::{EpochEnd, EpochEntry};
 pub use error::{LogError, Result};
-pub use log::{Appended, Flush, Log, OpenParams, Recovery, Removal, Slice, TimestampOffset};
+pub use log::{Appended, Due, Flush, Log, OpenParams, Recovery, Removal, Slice, TimestampOffset};
 pub use names::{DirKind, PartitionDirName};
 pub use partition_metadata::{read_topic_id, sync_topic_id, write_topic_id, write_topic_id_unsynced};
 pub use producers::{ProducerState, Unwritten};

@@ -8,6 +8,7 @@ mod open;
 mod read;
 mod recent;
 mod remove;
+mod retention;
 mod timestamps;
 mod truncate;
 
@@ -30,6 +31,7 @@ pub use open::{OpenParams, Recovery};
 pub use read::Slice;
 use recent::Recent;
 pub use remove::Removal;
+pub use retention::Due;
 pub use timestamps::TimestampOffset;
 
 /// One partition's log, exactly as Kafka keeps it on disk. Not synchronised: appends need `&mut`, reads `&`.

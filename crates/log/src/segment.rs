@@ -133,6 +133,25 @@ impl Segment {
         Ok(*self.newest.get_or_init(|| newest))
     }
 
+    /// As [`newest`](Self::newest), without keeping the indexes for it.
+    pub(crate) fn newest_once(&mut self, home: &Home) -> Result<TimeEntry> {
+        let loaded = self.indexes.get().is_some();
+        let newest = self.newest(home)?;
+        if !loaded {
+            self.indexes.take();
+        }
+        Ok(newest)
+    }
+
+    /// Whether there is a batch as `entry` says.
+    pub(crate) fn holds(&self, home: &Home, entry: TimeEntry) -> Result<bool> {
+        let batch = match self.locate(home, entry.offset) {
+            Err(LogError::Corrupt { .. }) => None,
+            located => located?,
+        };
+        Ok(batch.is_some_and(|batch| batch.base_offset <= entry.offset && batch.max_timestamp == entry.timestamp))
+    }
+
     /// Largest timestamp of the first batch; `None` in an empty segment.
     pub(crate) fn first_timestamp(&self, home: &Home) -> Result<Option<i64>> {
         if let Some(tail) = &self.tail {

@@ -34,6 +34,8 @@ pub(super) struct Content {
     pub(super) pending: Vec<Change>,
     /// Changes that were pending and are not any more.
     settled: u64,
+    /// When it was last written or truncated, ms since 1970.
+    pub(super) modified_ms: i64,
 }
 
 impl Content {

@@ -201,6 +201,13 @@ impl Tree {
         }
     }
 
+    pub(super) fn modified_ms(&self, path: &Path) -> io::Result<i64> {
+        match &self.inodes[self.lookup_file(path)?] {
+            Inode::File(content) => Ok(content.modified_ms),
+            Inode::Dir(_) => Err(ErrorKind::IsADirectory.into()),
+        }
+    }
+
     pub(super) fn sync_dir(&mut self, path: &Path) -> io::Result<()> {
         let inode = self.resolve(path)?;
         self.dir_mut(inode)?.sync();
