@@ -3,6 +3,7 @@
 //! What lives here: segments and their indexes, reading and appending, recovery, the leader-epoch cache, checkpoints and the other
 //! small files of a data directory, all byte for byte Kafka's. What does not: leadership, the high watermark, validation of batches.
 
+mod cleaner;
 mod config;
 mod directory;
 mod epochs;
@@ -19,11 +20,14 @@ mod segment;
 mod snapshot;
 mod text;
 
+pub use cleaner::{CleanError, Cleaned, Cleaner, CleanerConfig, Host, Stats as CleanStats, Task as CleanTask};
 pub use config::LogConfig;
 pub use directory::{Checkpoint, CleanMarker, LogDirectory, Offsets, PartitionDir};
 pub use epochs::{EpochEnd, EpochEntry};
 pub use error::{LogError, Result};
-pub use log::{Appended, Due, Flush, Log, OpenParams, Recovery, Removal, Slice, TimestampOffset};
+pub use log::{
+    Appended, Cleanable, CleaningLimits, Due, Flush, Log, OpenParams, Recovery, Removal, Slice, TimestampOffset,
+};
 pub use names::{DirKind, PartitionDirName};
 pub use partition_metadata::{read_topic_id, sync_topic_id, write_topic_id, write_topic_id_unsynced};
 pub use producers::{ProducerState, Unwritten};

@@ -2,6 +2,7 @@
 //! each operation has its own file below.
 
 mod append;
+mod clean;
 mod close;
 mod flush;
 mod open;
@@ -25,6 +26,7 @@ use crate::names::Home;
 use crate::producers::{ProducerState, Producers};
 use crate::segment::Segment;
 pub use append::Appended;
+pub use clean::{Cleanable, CleaningLimits};
 pub use flush::Flush;
 use flush::{Marks, Shared};
 pub use open::{OpenParams, Recovery};
@@ -49,6 +51,8 @@ pub use timestamps::TimestampOffset;
 ///   The caller writes the recovery-point checkpoint before it appends again.
 /// - removal of the oldest segments: *keep* (a flush, and the producer snapshot of the one that stays), *doom* (the files get the suffix `.deleted`, the oldest segment first and of each its `.log` first);
 ///   durable with the next flush. What a power loss brings back lies below the log start offset, whose checkpoint line stays until then.
+/// - compaction, for each new segment: *clean* (its files with the suffix `.cleaned`, synced), *swap* (they get the suffix `.swap`: from here
+///   on a start completes the rest), *replace* (the old files get the suffix `.deleted`, the new ones their names), *names*.
 /// - close: *finish*, *snapshot* (the producer snapshot at the log end), then a flush that includes the last segment's indexes.
 /// - deletion: *rename* (of the directory), later *remove*.
 #[derive(Debug)]

@@ -1,0 +1,247 @@
+//! What a cleaning needs of the log: which part of it can be cleaned, its files, and the swap.
+
+use std::path::PathBuf;
+
+use milena_io::OpenMode;
+use rustc_hash::FxHashMap;
+
+use super::{Log, Segment};
+use crate::cleaner::{AbortedTransaction, LastWritten, SegmentSizes, Source, Target};
+use crate::error::{IoContext, Result};
+use crate::index::{IndexEntry, OffsetEntry, TimeEntry};
+use crate::names::{CLEANED, SNAPSHOT, SWAP, TXN_INDEX, segment_name};
+use crate::text::read_file;
+
+/// What of a log can be cleaned depends on these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CleaningLimits {
+    /// Last stable offset: nothing at or above it is cleaned.
+    pub last_stable_offset: i64,
+    /// `min.compaction.lag.ms`: a segment with a younger record is left, ms.
+    pub min_lag_ms: i64,
+    /// `max.compaction.lag.ms`: a record that is older is to be cleaned however little there is, ms.
+    pub max_lag_ms: i64,
+    /// Wall clock, ms since 1970.
+    pub now_ms: i64,
+}
+
+/// The part of a log that can be cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cleanable {
+    /// First offset that was not cleaned yet.
+    pub first_dirty: i64,
+    /// Base offset of the first segment that can't be cleaned.
+    pub end: i64,
+    /// Bytes of the segments that begin below `first_dirty`.
+    pub clean_bytes: u64,
+    /// Bytes of the segments from `first_dirty` to `end`.
+    pub cleanable_bytes: u64,
+    /// How much longer than `max.compaction.lag.ms` the oldest dirty segment has waited, ms; 0 when it has not.
+    pub delay_ms: i64,
+    /// The checkpoint was outside of the log: the log start offset stands in.
+    pub reset: bool,
+}
+
+impl Cleanable {
+    /// Part of the bytes that are dirty, of those that would be read: what is compared with `min.cleanable.dirty.ratio`. NaN when there are none.
+    pub fn ratio(&self) -> f64 {
+        self.cleanable_bytes as f64 / (self.clean_bytes + self.cleanable_bytes) as f64
+    }
+}
+
+impl Log {
+    /// What can be cleaned when everything below `cleaned_to` is clean (from `cleaner-offset-checkpoint`).
+    ///
+    /// The last segment never is, nor is what is above the last stable offset.
+    ///
+    /// # Errors
+    /// Index files and headers that can't be read, where a lag asks for them.
+    pub fn cleanable(&self, cleaned_to: Option<i64>, limits: &CleaningLimits) -> Result<Cleanable> {
+        let cleaned_to = cleaned_to.unwrap_or(self.log_start_offset);
+        let reset = cleaned_to < self.log_start_offset || cleaned_to > self.log_end_offset;
+        let first_dirty = if reset { self.log_start_offset } else { cleaned_to };
+        let last = self.segments.len() - 1;
+        let first = self.segment_at(first_dirty).min(last);
+        let dirty = &self.segments[first..last];
+        let mut uncleanable = limits.last_stable_offset.min(self.active().base_offset);
+        if limits.min_lag_ms > 0 {
+            let oldest = limits.now_ms.saturating_sub(limits.min_lag_ms);
+            for segment in dirty {
+                if segment.newest(&self.home)?.timestamp > oldest {
+                    uncleanable = uncleanable.min(segment.base_offset);
+                    break;
+                }
+            }
+        }
+        let end = self.segment_at(uncleanable.max(first_dirty));
+        let size = |segments: &[Segment]| segments.iter().map(|segment| segment.size).sum();
+        let clean = self.segments.partition_point(|segment| segment.base_offset < first_dirty);
+        Ok(Cleanable {
+            first_dirty,
+            end: self.segments[end].base_offset,
+            clean_bytes: size(&self.segments[..clean]),
+            cleanable_bytes: size(&self.segments[first.min(end)..end]),
+            delay_ms: self.delay_ms(dirty, limits)?,
+            reset,
+        })
+    }
+
+    fn delay_ms(&self, dirty: &[Segment], limits: &CleaningLimits) -> Result<i64> {
+        let until = limits.now_ms.saturating_sub(limits.max_lag_ms.max(0));
+        let mut earliest = i64::MAX;
+        // Stamps of the past are positive: nothing is read for a lag that reaches behind 1970.
+        if until > 0 {
+            for segment in dirty {
+                earliest = earliest.min(segment.first_timestamp(&self.home)?.filter(|at| *at > 0).unwrap_or(i64::MAX));
+            }
+        }
+        Ok(until.saturating_sub(earliest).max(0))
+    }
+
+    /// Changes whenever the log's end is cut, or it is closed.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Nothing was cut, and the log takes changes.
+    pub(crate) fn is_generation(&self, generation: u64) -> bool {
+        self.generation == generation && !self.closed
+    }
+
+    /// The segments that begin below `end`, without the last one.
+    pub(crate) fn sizes_below(&self, end: i64) -> Result<Vec<SegmentSizes>> {
+        let finished = self.finished_segments();
+        let below = &finished[..finished.partition_point(|segment| segment.base_offset < end)];
+        let sizes = below.iter().map(|segment| {
+            let indexes = segment.indexes(&self.home)?;
+            Ok(SegmentSizes {
+                base_offset: segment.base_offset,
+                size: segment.size,
+                index: indexes.offsets.len() * OffsetEntry::SIZE as u64,
+                time_index: indexes.times.len() * TimeEntry::SIZE as u64,
+            })
+        });
+        sizes.collect()
+    }
+
+    /// A segment to read from the batch that holds `from` on, or from its beginning; `None` when it has gone, or the log was cut.
+    pub(crate) fn source(&self, generation: u64, base_offset: i64, from: i64) -> Result<Option<Source>> {
+        let at = self.finished_segments().binary_search_by_key(&base_offset, |segment| segment.base_offset);
+        let (Ok(at), true) = (at, self.is_generation(generation)) else { return Ok(None) };
+        let segment = &self.segments[at];
+        let path = segment.path(&self.home);
+        let found = if from > base_offset { segment.locate(&self.home, from)?.map(|it| it.position) } else { Some(0) };
+        // A handle of its own: what is cleaned once a day is not kept open for it.
+        let file = self.home.disk.open(&path, OpenMode::Read).context("opening", &path)?;
+        let position = found.unwrap_or(segment.size);
+        Ok(Some(Source { file, path, position, end: segment.size, next_offset: base_offset }))
+    }
+
+    /// The aborted transactions with records in a range of offsets, and perhaps others. The marker of each stands at or above `start`.
+    pub(crate) fn aborted_transactions(&self, start: i64, end: i64) -> Result<Vec<AbortedTransaction>> {
+        let mut found = Vec::new();
+        for segment in &self.segments[self.segment_at(start)..] {
+            let path = self.home.segment_file(segment.base_offset, TXN_INDEX);
+            let bytes = read_file(&*self.home.disk, &path)?.unwrap_or_default();
+            let (entries, _) = bytes.as_chunks::<{ AbortedTransaction::SIZE }>();
+            let entries = entries.iter().map(AbortedTransaction::decode);
+            found.extend(entries.filter(|it| it.last_offset >= start && it.first_offset < end));
+        }
+        Ok(found)
+    }
+
+    /// What each known producer wrote last.
+    pub(crate) fn last_written(&self) -> FxHashMap<i64, LastWritten> {
+        let last = |state: crate::ProducerState| {
+            let data_offset = (state.last_offset >= 0).then_some(state.last_offset);
+            (state.producer_id, LastWritten { data_offset, epoch: state.epoch })
+        };
+        self.producers().map(last).collect()
+    }
+
+    /// Makes the files of a new segment; `None` when the log was cut or closed.
+    pub(crate) fn create_target(&self, generation: u64, base_offset: i64) -> Result<Option<Target>> {
+        if !self.is_generation(generation) {
+            return Ok(None);
+        }
+        self.writable()?;
+        let config = &self.config;
+        Target::create(&self.home, base_offset, config.index_interval_bytes, config.segment_index_bytes).map(Some)
+    }
+
+    /// Adds to the new segment's transaction index.
+    pub(crate) fn add_aborted(
+        &self,
+        generation: u64,
+        target: &mut Target,
+        aborted: &[AbortedTransaction],
+    ) -> Result<()> {
+        if self.is_generation(generation) { target.add_aborted(&self.home, aborted) } else { Ok(()) }
+    }
+
+    /// Removes the files of a new segment that is not swapped in. What stays of them is removed at the next start.
+    pub(crate) fn discard_target(&self, generation: u64, target: &Target) {
+        if !self.is_generation(generation) || self.is_poisoned() {
+            return;
+        }
+        for suffix in target.suffixes() {
+            let name = segment_name(target.base_offset(), suffix) + CLEANED;
+            let _ = self.home.disk.remove_file(&self.home.dir.join(name));
+        }
+    }
+
+    /// Puts the finished new segment in the place of neighbours; false, and nothing has changed, when they are not what they were.
+    ///
+    /// Stages *swap* (the new files get the suffix `.swap`: from here on a start completes the rest) and *replace* (the old files get the suffix
+    /// `.deleted`, the last segment first and of each its `.log` first; the new files get their names, the `.log` first). Readers of the old
+    /// files go on. The new paths of the old files are added to `doomed`, also at a failure. The names are durable once the directory is synced.
+    ///
+    /// # Errors
+    /// [`LogError::Io`](crate::LogError::Io); the log is poisoned then, unless nothing has changed.
+    pub(crate) fn swap_in(
+        &mut self,
+        generation: u64,
+        target: &Target,
+        replaced: &[SegmentSizes],
+        doomed: &mut Vec<PathBuf>,
+    ) -> Result<bool> {
+        let same = |(segment, was): (&Segment, &SegmentSizes)| {
+            segment.base_offset == was.base_offset && segment.size == was.size
+        };
+        let finished = self.finished_segments();
+        let at = finished.partition_point(|segment| segment.base_offset < target.base_offset());
+        let now = finished.get(at..at + replaced.len()).unwrap_or_default();
+        let unchanged = now.len() == replaced.len() && now.iter().zip(replaced).all(same);
+        if !unchanged || !self.is_generation(generation) {
+            return Ok(false);
+        }
+        self.writable()?;
+        let range = at..at + replaced.len();
+        let swapped = self.rename_for_swap(target, &self.segments[range.clone()], doomed);
+        if swapped.is_err() {
+            self.poison();
+        }
+        self.segments.splice(range, [Segment::existing(target.base_offset(), target.size())]);
+        self.recent.clear();
+        self.marks.names += 1;
+        self.closed_cleanly = false;
+        swapped.map(|()| true)
+    }
+
+    fn rename_for_swap(&self, target: &Target, replaced: &[Segment], doomed: &mut Vec<PathBuf>) -> Result<()> {
+        let home = &self.home;
+        let rename = |suffix: &str, from: &str, to: &str| {
+            let name = segment_name(target.base_offset(), suffix);
+            let (from, to) = (home.dir.join(name.clone() + from), home.dir.join(name + to));
+            home.disk.rename(&from, &to).context("renaming to", &to)
+        };
+        target.suffixes().try_for_each(|suffix| rename(suffix, CLEANED, SWAP))?;
+        for segment in replaced.iter().rev() {
+            segment.doom(home, doomed)?;
+            if segment.base_offset != target.base_offset() {
+                home.doom(segment.base_offset, SNAPSHOT, doomed)?;
+            }
+        }
+        target.suffixes().try_for_each(|suffix| rename(suffix, SWAP, ""))
+    }
+}
