@@ -104,8 +104,10 @@ fn log_config(broker: &BrokerConfig, config: &TopicConfig) -> LogConfig {
     }
 }
 
-/// What the network layer takes. Without `num.network.threads` there is a reactor for each core. Controller listeners are
-/// not opened: a quorum of one has nobody to talk to.
+/// What the network layer takes. Without `num.network.threads` there is a reactor for each core, and without
+/// `socket.receive.buffer.bytes` and `socket.send.buffer.bytes` the system sizes the buffers of a connection: Kafka's
+/// default of 100 KiB makes receiving large requests half as dear again. Controller listeners are not opened: a quorum of
+/// one has nobody to talk to.
 pub fn net_config(config: &BrokerConfig) -> NetConfig {
     let listeners = config.broker_listeners().map(|listener| ListenerConfig {
         name: listener.name.as_str().into(),
@@ -114,18 +116,18 @@ pub fn net_config(config: &BrokerConfig) -> NetConfig {
     });
     let limit = |limit: i32| usize::try_from(limit).unwrap_or(0);
     let receive_memory = u64::try_from(config.queued_max_request_bytes()).ok();
-    let buffer = |bytes: i32| usize::try_from(bytes).ok();
+    let given = |key: &str| config.statics().get(key).and_then(|value| value.trim().parse::<usize>().ok());
     let defaults = NetConfig::default();
     NetConfig {
         listeners: listeners.collect(),
-        reactors: config.statics().get("num.network.threads").and_then(|threads| threads.trim().parse().ok()),
+        reactors: given("num.network.threads"),
         max_frame_bytes: limit(config.socket_request_max_bytes()),
         max_idle: u64::try_from(config.connections_max_idle_ms()).ok().map(Duration::from_millis),
         max_connections: limit(config.max_connections()),
         max_connections_per_ip: limit(config.max_connections_per_ip()),
         max_connections_per_ip_overrides: per_ip_overrides(config),
-        send_buffer_bytes: buffer(config.socket_send_buffer_bytes()),
-        receive_buffer_bytes: buffer(config.socket_receive_buffer_bytes()),
+        send_buffer_bytes: given("socket.send.buffer.bytes"),
+        receive_buffer_bytes: given("socket.receive.buffer.bytes"),
         backlog: u32::try_from(config.socket_listen_backlog_size()).unwrap_or(50),
         max_receive_memory_bytes: receive_memory.unwrap_or(defaults.max_receive_memory_bytes),
         ..defaults
@@ -140,4 +142,24 @@ fn per_ip_overrides(config: &BrokerConfig) -> HashMap<IpAddr, usize> {
         Some((address.ip(), usize::try_from(*limit).ok()?))
     });
     resolved.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use milena_config::Settings;
+
+    use super::*;
+
+    #[test]
+    fn the_system_sizes_the_buffers_of_sockets_unless_they_are_set() {
+        let buffers = |set: &[(&str, &str)]| {
+            let mut settings = Settings::new();
+            set.iter().for_each(|(key, value)| settings.override_flag(&format!("{key}={value}")).unwrap());
+            let net = net_config(&BrokerConfig::load(&settings).unwrap());
+            (net.receive_buffer_bytes, net.send_buffer_bytes)
+        };
+        assert_eq!(buffers(&[]), (None, None));
+        let set = [("socket.receive.buffer.bytes", "102400"), ("socket.send.buffer.bytes", "-1")];
+        assert_eq!(buffers(&set), (Some(102_400), None));
+    }
 }
