@@ -296,6 +296,10 @@ impl Storage {
     /// Moves a retired partition's directory out of the way; its files go after `file.delete.delay.ms`.
     pub fn delete_later(&self, partition: &Partition) {
         let mut log = partition.log();
+        if self.created.lock().iter().any(|path| path == log.dir()) {
+            // A power loss may take the rename back. Without its id the directory would be taken for a later topic's.
+            self.sync_created();
+        }
         if let Err(error) = log.rename_for_deletion(fastrand::u128(..)) {
             tracing::error!(%partition, %error, "a deleted partition's directory can't be moved away");
             partition.note_error(&error);

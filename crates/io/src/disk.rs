@@ -90,6 +90,10 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
 
 /// A lock of [`Disk::lock`]; dropping it releases it and leaves the file.
 pub trait DiskLock: Send + Sync + std::fmt::Debug {
+    /// As [`Disk::sync_file_system`] of the lock file. It also fails when anything on that file system could not be written back since the
+    /// lock was taken: an operating system tells each open file once.
+    fn sync_file_system(&self) -> io::Result<()>;
+
     /// Releases the lock and removes its file, as Kafka does at an orderly stop.
     fn release(self: Box<Self>) -> io::Result<()>;
 }

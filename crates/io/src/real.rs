@@ -136,6 +136,10 @@ struct RealLock {
 }
 
 impl DiskLock for RealLock {
+    fn sync_file_system(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(&self.file)?)
+    }
+
     fn release(self: Box<Self>) -> io::Result<()> {
         rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingUnlock)?;
         match fs::remove_file(&self.path) {

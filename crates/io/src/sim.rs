@@ -352,6 +352,10 @@ struct SimLock {
 }
 
 impl DiskLock for SimLock {
+    fn sync_file_system(&self) -> io::Result<()> {
+        self.disk.sync_file_system(&self.path)
+    }
+
     fn release(self: Box<Self>) -> io::Result<()> {
         match self.disk.remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -257,12 +257,12 @@ impl LogDirectory {
         if closing.is_empty() {
             return result;
         }
-        let synced = self.disk.sync_file_system(&self.path).context("syncing", &self.path);
+        let synced = self.sync_file_system();
         let renamed: Vec<Result<()>> = match &synced {
             Ok(()) => closing.iter().map(|(log, begun)| log.rename_closing(begun)).collect(),
             Err(_) => Vec::new(),
         };
-        let synced = synced.and_then(|()| self.disk.sync_file_system(&self.path).context("syncing", &self.path));
+        let synced = synced.and_then(|()| self.sync_file_system());
         if let Err(error) = synced {
             closing.iter().for_each(|(log, _)| log.poison());
             return result.and(Err(error));
@@ -271,6 +271,16 @@ impl LogDirectory {
             result = result.and(log.end_close(renamed));
         }
         result
+    }
+
+    /// Through the lock's open file, which hears of every write back that has failed since the start: syncing a log whose pages were lost
+    /// before succeeds.
+    fn sync_file_system(&self) -> Result<()> {
+        let synced = match &*self.lock.lock() {
+            Some(lock) => lock.sync_file_system(),
+            None => self.disk.sync_file_system(&self.path),
+        };
+        synced.context("syncing", &self.path)
     }
 
     /// Gives the lock back and removes its file, as at an orderly stop. Dropping gives it back and leaves the file.

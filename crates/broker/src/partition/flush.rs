@@ -163,10 +163,6 @@ impl Partition {
         log.poison();
         drop(log);
         self.flushes.failed.store(true, Ordering::Release);
-        self.storage_failed(error);
-    }
-
-    fn storage_failed(&self, error: &LogError) {
         tracing::error!(partition = %self, %error, "a flush failed; the partition takes no more writes");
         self.note_error(error);
     }

@@ -21,8 +21,12 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Self {
-        let disk = SimDisk::new(1);
-        disk.create_dir(Path::new(DIR)).unwrap();
+        Self::on(SimDisk::new(1))
+    }
+
+    fn on(disk: SimDisk) -> Self {
+        disk.create_dir_all(Path::new(DIR)).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let ids = [(PathBuf::from(DIR), id(101))];
         let storage = Storage::lock(shared, Arc::new(SimClock::new(0)), &ids, Path::new("/metadata")).unwrap();
@@ -179,4 +183,23 @@ fn a_topic_made_again_has_no_records_of_one_whose_files_could_not_be_moved_away(
     cluster.create(2, &[&[1]]);
     let partition = cluster.partition(0).unwrap();
     assert_eq!((partition.topic.id, partition.high_watermark()), (id(2), 0));
+}
+
+#[test]
+fn a_topic_made_again_within_the_second_has_no_records_of_the_one_before_after_a_power_loss() {
+    for seed in 0..300 {
+        let cluster = Cluster::on(SimDisk::new(seed));
+        cluster.checkpoint();
+        cluster.create(1, &[&[1]]);
+        cluster.append(9);
+        cluster.delete(1);
+        cluster.create(2, &[&[1]]);
+        cluster.disk.restart();
+        let again = Cluster::on(cluster.disk.clone());
+        let settings = PartitionSettings::of_topic(&again.publisher.live.config.load(), &image([]), "t");
+        let topic = Arc::new(TopicIdentity { name: "t".into(), id: id(2) });
+        let wanted = crate::storage::Wanted { topic, index: 0, leader_epoch: 0, settings };
+        let (partitions, _) = again.publisher.storage.open_all(vec![wanted], 1).unwrap();
+        assert_eq!(partitions[0].high_watermark(), 0, "seed {seed}");
+    }
 }
