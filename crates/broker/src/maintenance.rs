@@ -2,11 +2,14 @@
 //! second and does what is due.
 
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use milena_log::Checkpoint;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use crate::controller::ControllerHandle;
 use crate::ports::Live;
@@ -19,8 +22,37 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// The running thread.
 pub struct Maintenance {
-    stop: Sender<()>,
+    handle: MaintenanceHandle,
     thread: JoinHandle<()>,
+}
+
+/// What others want of the thread.
+#[derive(Clone)]
+pub struct MaintenanceHandle(Arc<Wants>);
+
+struct Wants {
+    /// Ends the thread's pause; one is enough.
+    wake: SyncSender<()>,
+    stop: AtomicBool,
+    /// Who waits until the log start offsets of now are on disk.
+    log_starts: Mutex<Vec<oneshot::Sender<bool>>>,
+}
+
+impl Wants {
+    fn wake(&self) {
+        // A full channel wakes it as well; without a receiver there is nobody to wake.
+        let _ = self.wake.try_send(());
+    }
+}
+
+impl MaintenanceHandle {
+    /// Makes the log start offsets of now last. All who ask at the same time share one write. False when that failed.
+    pub async fn keep_log_starts(&self) -> bool {
+        let (kept, told) = oneshot::channel();
+        self.0.log_starts.lock().push(kept);
+        self.0.wake();
+        told.await.unwrap_or(false)
+    }
 }
 
 impl Maintenance {
@@ -34,20 +66,35 @@ impl Maintenance {
         live: Arc<Live>,
         controller: ControllerHandle,
     ) -> std::io::Result<Self> {
-        let (stop, stopped) = mpsc::channel();
+        let (wake, woken) = mpsc::sync_channel(1);
+        let wants = Arc::new(Wants { wake, stop: AtomicBool::new(false), log_starts: Mutex::default() });
+        let handle = MaintenanceHandle(Arc::clone(&wants));
         let run = move || {
             let mut work = Work::new(storage, replicas, live, controller);
-            while stopped.recv_timeout(work.pause()) == Err(RecvTimeoutError::Timeout) {
-                work.tick();
+            loop {
+                let woken = woken.recv_timeout(work.pause());
+                work.keep_log_starts(&wants);
+                if wants.stop.load(Ordering::Acquire) {
+                    return;
+                }
+                if woken == Err(RecvTimeoutError::Timeout) {
+                    work.tick();
+                }
             }
         };
         let thread = std::thread::Builder::new().name("maintenance".into()).spawn(run)?;
-        Ok(Self { stop, thread })
+        Ok(Self { handle, thread })
+    }
+
+    /// For those who want something of the thread.
+    pub fn handle(&self) -> MaintenanceHandle {
+        self.handle.clone()
     }
 
     /// Ends the thread after what it is doing.
     pub fn stop(self) {
-        drop(self.stop);
+        self.handle.0.stop.store(true, Ordering::Release);
+        self.handle.0.wake();
         // A panic in it has been printed; there is nothing more to do.
         let _ = self.thread.join();
     }
@@ -110,6 +157,17 @@ impl Work {
         TICK.min(self.retention.left())
     }
 
+    fn keep_log_starts(&self, wants: &Wants) {
+        let waiting = std::mem::take(&mut *wants.log_starts.lock());
+        if !waiting.is_empty() {
+            let kept = self.checkpoint(Checkpoint::LogStart);
+            for waiting in waiting {
+                // Who has gone does not need to know.
+                let _ = waiting.send(kept);
+            }
+        }
+    }
+
     fn tick(&mut self) {
         self.storage.delete_due();
         self.storage.sync_created();
@@ -141,17 +199,20 @@ impl Work {
     }
 
     fn delete_old_segments(&self) {
-        for partition in self.replicas.topics().partitions() {
+        for partition in self.replicas.topics().partitions().filter(|partition| !partition.directory().is_offline()) {
             if let Err(error) = retention::delete_old_segments(partition, &self.storage) {
                 tracing::error!(%partition, %error, "old segments can't be deleted");
+                partition.directory().note_error(&error);
             }
         }
     }
 
-    fn checkpoint(&self, which: Checkpoint) {
-        if let Err(error) = self.storage.checkpoint(&self.replicas, which) {
-            tracing::error!(file = which.file_name(), %error, "a checkpoint can't be written");
-        }
+    /// False when it can't be written.
+    fn checkpoint(&self, which: Checkpoint) -> bool {
+        let written = self.storage.checkpoint(&self.replicas, which);
+        written
+            .inspect_err(|error| tracing::error!(file = which.file_name(), %error, "a checkpoint can't be written"))
+            .is_ok()
     }
 }
 

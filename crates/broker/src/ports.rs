@@ -8,6 +8,7 @@ use milena_io::Clock;
 
 use crate::controller::ControllerHandle;
 use crate::fetch_sessions::FetchSessions;
+use crate::maintenance::MaintenanceHandle;
 use crate::producer_ids::ProducerIds;
 use crate::published::Published;
 use crate::replicas::Replicas;
@@ -20,6 +21,8 @@ pub struct Ports {
     pub live: Arc<Live>,
     /// Where changes of metadata are made.
     pub controller: ControllerHandle,
+    /// What the maintenance thread does on demand.
+    pub maintenance: MaintenanceHandle,
     /// Fetch sessions of consumers.
     pub fetch_sessions: FetchSessions,
     /// Ids for producers.

@@ -88,6 +88,7 @@ pub static APIS: &[Api] = &[
     handlers::api_versions::API,
     handlers::create_topics::API,
     handlers::delete_topics::API,
+    handlers::delete_records::API,
     handlers::init_producer_id::API,
     handlers::offset_for_leader_epoch::API,
     handlers::describe_configs::API,

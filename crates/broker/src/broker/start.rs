@@ -175,6 +175,7 @@ impl Parts {
             replicas: Arc::clone(&replicas),
             live,
             controller: handle,
+            maintenance: maintenance.handle(),
             fetch_sessions: FetchSessions::new(slots, SESSION_EVICTION),
             clock: Arc::clone(&clock),
             node: Node { id: node_id, cluster_id, kraft_version },

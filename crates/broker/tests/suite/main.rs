@@ -5,6 +5,7 @@
 mod common;
 
 mod cases;
+mod deletion;
 mod flush;
 mod process;
 mod producers;

@@ -165,10 +165,10 @@ impl Log {
         self.rolled
     }
 
-    /// Takes note of a synced flush: the recovery point advances. False when the log was truncated meanwhile; then nothing is known, and
+    /// Takes note of a synced flush: the recovery point advances. False when the log was truncated meanwhile or is another one; then nothing is known, and
     /// another flush must tell.
     pub fn flushed(&mut self, flush: Flush) -> bool {
-        if flush.generation != self.generation {
+        if flush.generation != self.generation || !Arc::ptr_eq(&flush.shared, &self.shared) {
             return false;
         }
         self.flushed_to = self.flushed_to.max(flush.end_offset);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use milena_io::{Disk, OpenMode};
 
-use super::{Flush, Log};
+use super::{Flush, Log, Shared};
 use crate::error::{IoContext, Result};
 use crate::names::SNAPSHOT;
 
@@ -14,6 +14,8 @@ use crate::names::SNAPSHOT;
 pub struct Removal {
     disk: Arc<dyn Disk>,
     flush: Option<Flush>,
+    shared: Arc<Shared>,
+    generation: u64,
     /// Producer snapshot of the segment that will be the first.
     snapshot: PathBuf,
     /// Base offset of that segment.
@@ -45,20 +47,24 @@ impl Log {
     pub fn begin_removal(&mut self, count: usize) -> Result<Removal> {
         let below = self.segments[count].base_offset;
         let snapshot = self.home.segment_file(below, SNAPSHOT);
-        Ok(Removal { disk: Arc::clone(&self.home.disk), flush: self.begin_flush()?, snapshot, below })
+        let (disk, shared) = (Arc::clone(&self.home.disk), Arc::clone(&self.shared));
+        Ok(Removal { disk, flush: self.begin_flush()?, shared, generation: self.generation, snapshot, below })
     }
 
     /// Takes the segments of `removal` out of the log, the oldest first; the log then begins, at the earliest, where the next one does.
     ///
     /// Stage *doom*: their files and the producer snapshots at their base offsets get the suffix `.deleted`. Who reads one goes on reading.
     /// The new paths are added to `doomed`, also at a failure; the caller removes them after `file.delete.delay.ms`, and a start removes them
-    /// at once. Nothing happens when the log was truncated meanwhile.
+    /// at once. Nothing happens when the log was truncated meanwhile, or is another one.
     ///
     /// # Errors
     /// [`LogError::Poisoned`](crate::LogError::Poisoned), [`LogError::Io`](crate::LogError::Io); segments before the one that failed are gone.
     pub fn remove_segments(&mut self, removal: Removal, doomed: &mut Vec<PathBuf>) -> Result<()> {
         self.writable()?;
-        let Removal { flush, below, .. } = removal;
+        let Removal { flush, shared, generation, below, .. } = removal;
+        if !Arc::ptr_eq(&shared, &self.shared) || generation != self.generation {
+            return Ok(());
+        }
         if let Some(flush) = flush {
             self.flushed(flush);
         }

@@ -7,6 +7,7 @@ mod batch_records;
 mod comp;
 mod comp_payload;
 mod conf;
+mod delrec;
 mod fetch;
 mod frame;
 mod frame_evil;
@@ -37,6 +38,7 @@ pub(super) fn run(cx: &mut Context<'_>, id: &str) -> Result<Option<Value>> {
         "batch" => batch::run(cx, &parts[1..]),
         "comp" => comp::run(cx, &parts[1..]),
         "conf" => conf::run(cx, &parts[1..]),
+        "delrec" => delrec::run(cx, &parts[1..]),
         "fetch" => fetch::run(cx, &parts[1..]),
         "frame" => frame::run(cx, &parts[1..]),
         "idem" => idem::run(cx, &parts[1..]),

@@ -22,10 +22,11 @@ const TABLE: &str = include_str!("../../data/requests.jsonl");
 const T0: i64 = 1_700_000_000_000;
 
 /// APIs whose malformed requests are compared too; the others change too much, or are answered in too different ways.
-const MALFORMED: [&str; 15] = [
+const MALFORMED: [&str; 16] = [
     "Metadata",
     "CreateTopics",
     "DeleteTopics",
+    "DeleteRecords",
     "CreatePartitions",
     "DescribeConfigs",
     "AlterConfigs",

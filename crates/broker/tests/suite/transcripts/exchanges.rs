@@ -37,6 +37,7 @@ pub fn of(api: &str, stage: &Stage<'_>) -> Vec<Exchange> {
         "ApiVersions" => vec![("the ranges", json!({"clientSoftwareName": "test", "clientSoftwareVersion": "1"}))],
         "CreateTopics" => create_topics(stage),
         "DeleteTopics" => delete_topics(stage),
+        "DeleteRecords" => delete_records(),
         "InitProducerId" => init_producer_id(),
         "OffsetForLeaderEpoch" => offset_for_leader_epoch(),
         "DescribeConfigs" => describe_configs(),
@@ -99,6 +100,21 @@ fn list_offsets() -> Vec<Exchange> {
         ("the largest timestamp", ask("t", 0, -3)),
         ("the earliest that is local", ask("t", 0, -4)),
         ("a partition that does not exist", ask("t", 9, -1)),
+    ]
+}
+
+fn delete_records() -> Vec<Exchange> {
+    let ask = |topic: &str, partition: i32, offset: i64| {
+        let partition = json!({"partitionIndex": partition, "offset": offset});
+        json!({"topics": [{"name": topic, "partitions": [partition]}], "timeoutMs": 30000})
+    };
+    vec![
+        ("to the last record", ask("t", 0, 2)),
+        ("the log start does not go back", ask("t", 0, 1)),
+        ("beyond the end", ask("t", 0, 4)),
+        ("to the high watermark", ask("t", 0, -1)),
+        ("a partition that does not exist", ask("t", 9, 0)),
+        ("a topic that does not exist", ask("missing", 0, 0)),
     ]
 }
 
