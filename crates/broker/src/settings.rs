@@ -101,6 +101,7 @@ fn log_config(broker: &BrokerConfig, config: &TopicConfig) -> LogConfig {
         retention_ms: config.retention_ms,
         retention_bytes: config.retention_bytes,
         producer_id_expiration_ms: broker.producer_id_expiration_ms().into(),
+        transaction_verification: broker.transaction_partition_verification_enable(),
     }
 }
 

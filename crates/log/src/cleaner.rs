@@ -5,7 +5,6 @@
 //! A cleaning reads the dirty section once for the map, then all segments up to where the map reaches, group by group, and swaps one new
 //! segment in for each group. Memory is the map, two buffers, and one batch where that is longer than a buffer.
 
-mod aborted;
 mod chunks;
 mod filter;
 mod group;
@@ -21,7 +20,6 @@ use std::time::{Duration, Instant};
 use milena_records::{Batch, BatchError, BuildError, RecordError, batches};
 use parking_lot::Mutex;
 
-pub(crate) use aborted::AbortedTransaction;
 pub(crate) use chunks::Source;
 pub(crate) use filter::LastWritten;
 use filter::{Kept, Rules, Workbench, control_kind};
@@ -222,7 +220,7 @@ impl Cleaner {
             host,
             generation,
             map: OffsetMap::new(self.config.map_bytes, self.config.load_factor, keys),
-            transactions: Transactions::new(log.lock().aborted_transactions(dirty_from, task.end)?),
+            transactions: Transactions::new(log.lock().aborted_between(dirty_from, task.end)?),
             stats: Stats::default(),
         };
         self.chunk = vec![0; self.config.buffer_bytes.max(LEAST_BUFFER)];
@@ -236,7 +234,7 @@ impl Cleaner {
         }
         let reached = segments.partition_point(|segment| segment.base_offset < end);
         let from = segments.first().map_or(end, |segment| segment.base_offset);
-        round.transactions = Transactions::new(log.lock().aborted_transactions(from, end)?);
+        round.transactions = Transactions::new(log.lock().aborted_between(from, end)?);
         for group in group(&segments[..reached], config.segment_bytes, config.segment_index_bytes, task.end) {
             self.clean_group(&mut round, group)?;
         }

@@ -27,6 +27,8 @@ pub struct LogConfig {
     pub retention_bytes: i64,
     /// `producer.id.expiration.ms`: a producer that has written nothing for this long may be forgotten, ms.
     pub producer_id_expiration_ms: i64,
+    /// `transaction.partition.verification.enable`: a transaction begins here only with its coordinator's consent.
+    pub transaction_verification: bool,
 }
 
 impl Default for LogConfig {
@@ -45,6 +47,7 @@ impl Default for LogConfig {
             retention_ms: 7 * 24 * 60 * 60 * 1000,
             retention_bytes: -1,
             producer_id_expiration_ms: 24 * 60 * 60 * 1000,
+            transaction_verification: true,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A segment's offset index and time index: entries of fixed size, appended in order, found by binary search.
+//! A segment's offset index, time index and transaction index: entries of fixed size, appended in order, found by binary search.
 //!
 //! New entries are kept in memory and reach the file in pieces of [`WRITE_OUT`]; what is in the file is read with `pread`, never mapped.
 //! An index is only a hint: whoever follows an entry checks the batch header that it points to.
@@ -9,12 +9,15 @@ use milena_io::{File, FileExt, OpenMode};
 
 use crate::error::{IoContext, Result};
 use crate::names::{Home, INDEX, TIME_INDEX};
+use crate::scan::field;
 
 /// Entries kept in memory before they are written out together.
 pub(crate) const WRITE_OUT: usize = 512;
 
-/// Entries of the file that a search reads at once; beyond that it reads single ones.
-const WINDOW: usize = 128;
+/// Bytes of the file that a search reads at once; beyond that it reads single entries.
+const WINDOW: usize = 1536;
+/// Bytes of the longest entry.
+const LONGEST: usize = 34;
 
 /// An index entry: its two numbers, and how the file holds them.
 pub(crate) trait IndexEntry: Copy + std::fmt::Debug + PartialEq {
@@ -48,12 +51,6 @@ pub(crate) struct TimeEntry {
     pub(crate) offset: i64,
 }
 
-fn be<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    let mut field = [0; N];
-    field.copy_from_slice(&bytes[..N]);
-    field
-}
-
 impl IndexEntry for OffsetEntry {
     const SIZE: usize = 8;
     const SUFFIX: &'static str = INDEX;
@@ -64,8 +61,8 @@ impl IndexEntry for OffsetEntry {
     }
 
     fn decode(base_offset: i64, bytes: &[u8]) -> Self {
-        let relative = u32::from_be_bytes(be(bytes));
-        let position = u32::from_be_bytes(be(&bytes[4..]));
+        let relative = u32::from_be_bytes(field(bytes, 0));
+        let position = u32::from_be_bytes(field(bytes, 4));
         Self { offset: base_offset.saturating_add(i64::from(relative)), position: u64::from(position) }
     }
 
@@ -84,8 +81,8 @@ impl IndexEntry for TimeEntry {
     }
 
     fn decode(base_offset: i64, bytes: &[u8]) -> Self {
-        let relative = u32::from_be_bytes(be(&bytes[8..]));
-        Self { timestamp: i64::from_be_bytes(be(bytes)), offset: base_offset.saturating_add(i64::from(relative)) }
+        let relative = u32::from_be_bytes(field(bytes, 8));
+        Self { timestamp: i64::from_be_bytes(field(bytes, 0)), offset: base_offset.saturating_add(i64::from(relative)) }
     }
 
     fn offset(&self) -> i64 {
@@ -106,9 +103,19 @@ pub(crate) struct Index<E> {
 }
 
 impl<E: IndexEntry> Index<E> {
+    /// Bytes of an entry.
+    pub(crate) const ENTRY: u64 = E::SIZE as u64;
+    /// Entries in [`WINDOW`].
+    const WINDOW: u64 = (WINDOW / E::SIZE) as u64;
+
+    /// An index without entries and without a file.
+    pub(crate) fn new(base_offset: i64) -> Self {
+        Self { base_offset, file: OnceLock::new(), written: 0, pending: Vec::new(), last: None }
+    }
+
     /// An index without entries; whatever the file holds is cut off.
     pub(crate) fn reset(home: &Home, base_offset: i64) -> Result<Self> {
-        let index = Self { base_offset, file: OnceLock::new(), written: 0, pending: Vec::new(), last: None };
+        let index = Self::new(base_offset);
         index.trim(home)?;
         // Not left open: most segments never need more of the file before they are finished.
         Ok(Self { file: OnceLock::new(), ..index })
@@ -116,7 +123,7 @@ impl<E: IndexEntry> Index<E> {
 
     /// An index as its file has it. Zeros that Kafka reserved behind the last entry do not count.
     pub(crate) fn load(home: &Home, base_offset: i64) -> Result<Self> {
-        let mut index = Self { base_offset, file: OnceLock::new(), written: 0, pending: Vec::new(), last: None };
+        let mut index = Self::new(base_offset);
         let path = home.segment_file(base_offset, E::SUFFIX);
         let len = home.disk.metadata(&path).context("looking for", &path)?.map_or(0, |found| found.len);
         index.written = len / E::SIZE as u64;
@@ -127,7 +134,7 @@ impl<E: IndexEntry> Index<E> {
 
     /// No entry but the first can be all zeros: their offsets or timestamps increase.
     fn skip_padding(&mut self, home: &Home) -> Result<()> {
-        let zero = E::decode(self.base_offset, &[0; 16]);
+        let zero = E::decode(self.base_offset, &[0; LONGEST]);
         if self.written > 0 && self.entry(home, self.written - 1)? == zero {
             self.written = self.partition_point(home, |entry| *entry != zero)?;
         }
@@ -199,7 +206,7 @@ impl<E: IndexEntry> Index<E> {
         if let Some(in_memory) = number.checked_sub(self.written) {
             return Ok(self.pending[in_memory as usize]);
         }
-        let mut bytes = [0; 16];
+        let mut bytes = [0; LONGEST];
         self.read(home, &mut bytes[..E::SIZE], number)?;
         Ok(E::decode(self.base_offset, &bytes))
     }
@@ -216,11 +223,11 @@ impl<E: IndexEntry> Index<E> {
             return Ok(self.written + self.pending.partition_point(before) as u64);
         }
         let (mut low, mut high) = (0, self.written);
-        while high - low > WINDOW as u64 {
+        while high - low > Self::WINDOW {
             let middle = low + (high - low) / 2;
             if before(&self.entry(home, middle)?) { low = middle + 1 } else { high = middle }
         }
-        let mut bytes = [0; WINDOW * 12];
+        let mut bytes = [0; WINDOW];
         let bytes = &mut bytes[..(high - low) as usize * E::SIZE];
         if !bytes.is_empty() {
             self.read(home, bytes, low)?;
@@ -232,6 +239,35 @@ impl<E: IndexEntry> Index<E> {
             if before(&entry) { low = middle + 1 } else { high = middle }
         }
         Ok(low)
+    }
+
+    /// Hands over the entries from the first on that does not satisfy `before`, until `each` returns false. None behind that one satisfies
+    /// `before`.
+    pub(crate) fn for_each_after(
+        &self,
+        home: &Home,
+        before: impl Fn(&E) -> bool,
+        mut each: impl FnMut(E) -> bool,
+    ) -> Result<()> {
+        let mut number = self.partition_point(home, before)?;
+        let mut bytes = [0; WINDOW];
+        while number < self.written {
+            let count = (self.written - number).min(Self::WINDOW);
+            let bytes = &mut bytes[..count as usize * E::SIZE];
+            self.read(home, bytes, number)?;
+            if !bytes.chunks_exact(E::SIZE).all(|entry| each(E::decode(self.base_offset, entry))) {
+                return Ok(());
+            }
+            number += count;
+        }
+        self.pending[(number - self.written) as usize..].iter().all(|entry| each(*entry));
+        Ok(())
+    }
+
+    /// The first entry that satisfies `after`, which none before it does.
+    pub(crate) fn first_where(&self, home: &Home, after: impl Fn(&E) -> bool) -> Result<Option<E>> {
+        let number = self.partition_point(home, |entry| !after(entry))?;
+        (number < self.len()).then(|| self.entry(home, number)).transpose()
     }
 
     /// The last entry that satisfies `before`, which none behind it does.

@@ -3,6 +3,7 @@
 //! What lives here: segments and their indexes, reading and appending, recovery, the leader-epoch cache, checkpoints and the other
 //! small files of a data directory, all byte for byte Kafka's. What does not: leadership, the high watermark, validation of batches.
 
+mod aborted;
 mod cleaner;
 mod config;
 mod directory;
@@ -20,16 +21,17 @@ mod segment;
 mod snapshot;
 mod text;
 
+pub use aborted::AbortedTxn;
 pub use cleaner::{CleanError, Cleaned, Cleaner, CleanerConfig, Host, Stats as CleanStats, Task as CleanTask};
 pub use config::LogConfig;
 pub use directory::{Checkpoint, CleanMarker, LogDirectory, Offsets, PartitionDir};
 pub use epochs::{EpochEnd, EpochEntry};
 pub use error::{LogError, Result};
 pub use log::{
-    Appended, Cleanable, CleaningLimits, Due, Flush, Log, OpenParams, Recovery, Removal, Slice, TimestampOffset,
+    Appended, Cleanable, CleaningLimits, Due, Flush, Log, Marker, OpenParams, Recovery, Removal, Slice, TimestampOffset,
 };
 pub use names::{DirKind, PartitionDirName};
 pub use partition_metadata::{read_topic_id, sync_topic_id, write_topic_id, write_topic_id_unsynced};
-pub use producers::{ProducerState, Unwritten};
+pub use producers::{ProducerState, Unwritten, VerificationGuard, VerificationStart};
 pub use properties::MetaProperties;
 pub use text::{read_file, replace_file};

@@ -11,6 +11,7 @@ mod recent;
 mod remove;
 mod retention;
 mod timestamps;
+mod transactions;
 mod truncate;
 
 use std::path::Path;
@@ -35,14 +36,15 @@ use recent::Recent;
 pub use remove::Removal;
 pub use retention::Due;
 pub use timestamps::TimestampOffset;
+pub use transactions::Marker;
 
 /// One partition's log, exactly as Kafka keeps it on disk. Not synchronised: appends need `&mut`, reads `&`.
 ///
 /// Order of I/O, with the names of the stages that the crash tests stop in:
-/// - append: *reserve* (space behind the end, rarely), *write* (all batches in one vectored write), then in memory the index entries and, last,
-///   the log end offset. A failed write is *cut* again; if that fails too, the log takes no more writes.
+/// - append: *reserve* (space behind the end, rarely), *write* (all batches in one vectored write), then in memory the index entries, those of
+///   the transaction index included, and, last, the log end offset. A failed write is *cut* again; if that fails too, the log takes no more writes.
 /// - roll: *finish* (final time entry, the index files complete, reserved space given back; the index files synced if all batches are durable
-///   already), *snapshot* (of the producers, at the new segment's base offset), *create* (the new segment's files); durable with
+///   already, and with a transaction index its name, which no start would miss), *snapshot* (of the producers, at the new segment's base offset), *create* (the new segment's files); durable with
 ///   the next flush, but for the snapshot, which a checksum guards and any older one can stand in for.
 /// - flush: *data* (`.log` files from the recovery point on), *indexes* (of segments no longer written to), *epochs*
 ///   (`leader-epoch-checkpoint`, replaced), *names* (the directory, and the one above a new log), then in memory the recovery point.
@@ -54,6 +56,8 @@ pub use timestamps::TimestampOffset;
 /// - compaction, for each new segment: *clean* (its files with the suffix `.cleaned`, synced), *swap* (they get the suffix `.swap`: from here
 ///   on a start completes the rest), *replace* (the old files get the suffix `.deleted`, the new ones their names), *names*.
 /// - close: *finish*, *snapshot* (the producer snapshot at the log end), then a flush that includes the last segment's indexes.
+/// - a transaction index is made when the first entry leaves memory. A start makes those of the segments that it checks anew, and replaces
+///   one that can't be true: *contents* (beside it), *rename*, *names*.
 /// - deletion: *rename* (of the directory), later *remove*.
 #[derive(Debug)]
 pub struct Log {

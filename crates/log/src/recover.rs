@@ -5,12 +5,13 @@ use std::io;
 
 use crc_fast::{CrcAlgorithm, Digest};
 use milena_io::File;
-use milena_records::BATCH_OVERHEAD;
+use milena_records::{BATCH_OVERHEAD, Batch, EndTransaction};
 
 use crate::epochs::EpochCache;
 use crate::error::{IoContext, Result};
 use crate::index::{Index, OffsetEntry, TimeEntry};
 use crate::names::Home;
+use crate::producers::{ProducerBatch, Producers};
 use crate::scan::Header;
 use crate::segment::{Indexes, Segment};
 
@@ -37,10 +38,20 @@ pub(crate) struct Rebuilt {
 /// Reads the segment, gives it new indexes in memory (the files are emptied) and adds to `epochs` what is newer than all in there.
 ///
 /// The segment's size becomes that of its good batches; the `.log` file is left as it is.
-pub(crate) fn rebuild(segment: &mut Segment, home: &Home, interval: u64, epochs: &mut EpochCache) -> Result<Rebuilt> {
+/// With `producers` as they are at the segment's beginning, the transaction index is made anew too, and they become what they are at its end.
+pub(crate) fn rebuild(
+    segment: &mut Segment,
+    home: &Home,
+    interval: u64,
+    epochs: &mut EpochCache,
+    mut producers: Option<&mut Producers>,
+) -> Result<Rebuilt> {
     let path = segment.path(home);
     let base = segment.base_offset;
     let mut indexes = Indexes { offsets: Index::reset(home, base)?, times: Index::reset(home, base)? };
+    if producers.is_some() {
+        segment.reset_aborted(home)?;
+    }
     let mut newest = TimeEntry { timestamp: -1, offset: base };
     let mut rebuilt = Rebuilt { next_offset: base, valid: 0, read: segment.size, reason: None, has_gaps: false };
     let mut last_entry = 0;
@@ -74,6 +85,13 @@ pub(crate) fn rebuild(segment: &mut Segment, home: &Home, interval: u64, epochs:
         if epochs.latest().is_none_or(|latest| batch.leader_epoch > latest) {
             epochs.assign(batch.leader_epoch, batch.base_offset);
         }
+        if let Some(producers) = &mut producers {
+            let end = end_transaction(&mut window, &batch).context("reading", &path)?;
+            if let Some(aborted) = ProducerBatch::of_header(&batch, end).and_then(|batch| producers.apply(&batch)) {
+                segment.note_aborted(aborted);
+                segment.write_out_if_many(home)?;
+            }
+        }
         rebuilt.has_gaps |= batch.base_offset > rebuilt.next_offset || batch.has_gap();
         rebuilt.next_offset = batch.last_offset + 1;
         rebuilt.valid = batch.end();
@@ -102,6 +120,16 @@ impl Window<'_> {
         }
         Ok(&self.buf[(position - self.start) as usize..self.len])
     }
+}
+
+/// What a batch says if it is a transaction marker.
+fn end_transaction(window: &mut Window<'_>, header: &Header) -> io::Result<Option<EndTransaction>> {
+    if !header.may_be_marker() {
+        return Ok(None);
+    }
+    let size = header.size as usize;
+    let bytes = window.at(header.position, size)?;
+    Ok(bytes.get(..size).and_then(|bytes| Batch::parse(bytes).ok()).and_then(|batch| EndTransaction::of(&batch)))
 }
 
 /// Reads the batch at `position` and checks length, magic and checksum. The inner error says what is wrong with it.

@@ -3,10 +3,12 @@
 use std::io;
 
 use milena_io::File;
-use milena_records::BATCH_OVERHEAD;
+use milena_records::{BATCH_OVERHEAD, Batch, EndTransaction};
 
 /// Bytes read at once; a walk usually ends within the bytes of one index interval.
 const CHUNK: usize = 4096;
+/// Longest control batch that may be a transaction marker, bytes; Kafka's has 78.
+pub(crate) const MOST_MARKER: usize = 512;
 /// Bits of a batch's attributes.
 const TRANSACTIONAL: i16 = 1 << 4;
 const CONTROL: i16 = 1 << 5;
@@ -49,6 +51,11 @@ impl Header {
     /// Holds a marker, no records of a producer.
     pub(crate) fn is_control(&self) -> bool {
         self.attributes & CONTROL != 0
+    }
+
+    /// Only such a batch is worth looking into.
+    pub(crate) fn may_be_marker(&self) -> bool {
+        self.is_control() && self.producer_id >= 0 && self.size <= MOST_MARKER as u64
     }
 
     /// Reads a header whose batch must end at or before `end`, the end of the file. The error says what is wrong.
@@ -144,5 +151,16 @@ impl<'f> HeaderScan<'f> {
         let header = Header::parse(bytes, self.position, self.end).map_err(corrupt)?;
         self.position = header.end();
         Ok(Some(header))
+    }
+
+    /// What the batch of `header` says if it is a transaction marker.
+    pub(crate) fn end_transaction(&self, header: &Header) -> io::Result<Option<EndTransaction>> {
+        if !header.may_be_marker() {
+            return Ok(None);
+        }
+        let mut bytes = [0; MOST_MARKER];
+        let bytes = &mut bytes[..header.size as usize];
+        let read = self.file.read_at(bytes, header.position)?;
+        Ok(Batch::parse(&bytes[..read]).ok().and_then(|batch| EndTransaction::of(&batch)))
     }
 }

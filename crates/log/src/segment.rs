@@ -1,11 +1,12 @@
-//! One segment: a `.log` file of batches with its two indexes. Files and index contents are touched at their first use, so that an idle
+//! One segment: a `.log` file of batches with its indexes. Files and index contents are touched at their first use, so that an idle
 //! segment costs its numbers only.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use milena_io::{File, OpenMode};
 
+use crate::aborted::AbortedTxn;
 use crate::error::{IoContext, LogError, Result};
 use crate::index::{Index, OffsetEntry, TimeEntry, WRITE_OUT};
 use crate::names::{Home, INDEX, LOG, TIME_INDEX, TXN_INDEX};
@@ -22,6 +23,8 @@ pub(crate) struct Segment {
     pub(crate) size: u64,
     file: OnceLock<Arc<dyn File>>,
     indexes: OnceLock<Box<Indexes>>,
+    /// Aborted transactions; `None` when there are none.
+    aborted: Option<Box<Index<AbortedTxn>>>,
     /// Largest timestamp and the last offset of its batch; -1 without one.
     newest: OnceLock<TimeEntry>,
     tail: Option<Tail>,
@@ -55,6 +58,7 @@ impl Segment {
             size,
             file: OnceLock::new(),
             indexes: OnceLock::new(),
+            aborted: None,
             newest: OnceLock::new(),
             tail: None,
             indexes_synced: true,
@@ -105,14 +109,50 @@ impl Segment {
         Ok(self.indexes.get_mut().expect("the indexes were loaded in the line above"))
     }
 
-    /// Both index files with their paths.
-    pub(crate) fn index_files(&self, home: &Home) -> Result<[(PathBuf, Arc<dyn File>); 2]> {
+    /// The index files with their paths.
+    pub(crate) fn index_files(&self, home: &Home) -> Result<Vec<(PathBuf, Arc<dyn File>)>> {
         let indexes = self.indexes(home)?;
         let path = |suffix| home.segment_file(self.base_offset, suffix);
-        Ok([
+        let mut files = vec![
             (path(INDEX), Arc::clone(indexes.offsets.file(home)?)),
             (path(TIME_INDEX), Arc::clone(indexes.times.file(home)?)),
-        ])
+        ];
+        if let Some(aborted) = &self.aborted {
+            files.push((path(TXN_INDEX), Arc::clone(aborted.file(home)?)));
+        }
+        Ok(files)
+    }
+
+    /// The aborted transactions whose markers are here.
+    pub(crate) fn aborted(&self) -> Option<&Index<AbortedTxn>> {
+        self.aborted.as_deref()
+    }
+
+    /// Takes a transaction index whose file is there.
+    pub(crate) fn set_aborted(&mut self, aborted: Index<AbortedTxn>) {
+        self.aborted = Some(Box::new(aborted));
+    }
+
+    /// An aborted transaction ends here; memory only.
+    pub(crate) fn note_aborted(&mut self, entry: AbortedTxn) {
+        let base_offset = self.base_offset;
+        self.aborted.get_or_insert_with(|| Box::new(Index::new(base_offset))).push(entry);
+    }
+
+    /// Removes the transaction index, so that it can be made anew.
+    pub(crate) fn reset_aborted(&mut self, home: &Home) -> Result<()> {
+        self.aborted = None;
+        self.indexes_synced = false;
+        remove_if_there(home, &home.segment_file(self.base_offset, TXN_INDEX))
+    }
+
+    /// Completes the file of the transaction index.
+    pub(crate) fn finish_aborted(&mut self, home: &Home) -> Result<()> {
+        let Some(aborted) = &mut self.aborted else { return Ok(()) };
+        aborted.write_out(home)?;
+        aborted.trim(home)?;
+        aborted.release();
+        Ok(())
     }
 
     /// Puts rebuilt indexes in place of whatever was loaded.
@@ -196,6 +236,14 @@ impl Segment {
         }
     }
 
+    /// Last offset of a batch that begins at or behind `position`, if an index entry leads to one.
+    pub(crate) fn offset_behind(&self, home: &Home, position: u64) -> Option<i64> {
+        let indexes = self.indexes(home).ok()?;
+        let entry = indexes.offsets.first_where(home, |entry| entry.position >= position).ok()??;
+        let header = self.scan(home, entry.position).ok()?.next().ok()??;
+        (entry.position >= position && header.last_offset == entry.offset).then_some(entry.offset)
+    }
+
     fn walk_to(&self, home: &Home, mut scan: HeaderScan<'_>, first: Header, offset: i64) -> Result<Option<Header>> {
         let mut at = first;
         while at.last_offset < offset {
@@ -258,6 +306,9 @@ impl Segment {
 
     /// Keeps the entries in memory bounded.
     pub(crate) fn write_out_if_many(&mut self, home: &Home) -> Result<()> {
+        if let Some(aborted) = self.aborted.as_mut().filter(|aborted| aborted.pending() >= WRITE_OUT) {
+            aborted.write_out(home)?;
+        }
         self.indexes.get_mut().map_or(Ok(()), |indexes| indexes.write_out_if_many(home))
     }
 
@@ -272,6 +323,7 @@ impl Segment {
         indexes.times.trim(home)?;
         indexes.offsets.release();
         indexes.times.release();
+        self.finish_aborted(home)?;
         if let Some(tail) = self.tail.take()
             && tail.reserved > self.size
         {
@@ -304,6 +356,8 @@ impl Segment {
         let indexes = self.indexes_mut(home)?;
         indexes.offsets.truncate_to_offset(home, first.base_offset)?;
         indexes.times.truncate_to_offset(home, first.base_offset)?;
+        self.truncate_aborted(home, first.base_offset)?;
+        let indexes = self.indexes_mut(home)?;
         let last = indexes.times.last();
         self.size = first.position;
         let (file, path) = (self.file(home)?, self.path(home));
@@ -337,16 +391,23 @@ impl Segment {
         [LOG, INDEX, TIME_INDEX, TXN_INDEX].iter().try_for_each(|suffix| home.doom(self.base_offset, suffix, doomed))
     }
 
+    fn truncate_aborted(&mut self, home: &Home, offset: i64) -> Result<()> {
+        let Some(aborted) = &mut self.aborted else { return Ok(()) };
+        aborted.truncate_to_offset(home, offset)?;
+        if aborted.len() == 0 { self.reset_aborted(home) } else { Ok(()) }
+    }
+
     /// Removes the files.
     pub(crate) fn remove(&self, home: &Home) -> Result<()> {
-        for suffix in [LOG, INDEX, TIME_INDEX, TXN_INDEX] {
-            let path = home.segment_file(self.base_offset, suffix);
-            match home.disk.remove_file(&path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                result => result.context("removing", &path)?,
-            }
-        }
-        Ok(())
+        let mut suffixes = [LOG, INDEX, TIME_INDEX, TXN_INDEX].into_iter();
+        suffixes.try_for_each(|suffix| remove_if_there(home, &home.segment_file(self.base_offset, suffix)))
+    }
+}
+
+fn remove_if_there(home: &Home, path: &Path) -> Result<()> {
+    match home.disk.remove_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        result => result.context("removing", path),
     }
 }
 

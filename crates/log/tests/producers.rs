@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use milena_io::{Disk, Fault, FaultKind, SimDisk, StepKind};
-use milena_log::{Log, LogConfig, OpenParams, ProducerState, Unwritten};
+use milena_log::{Log, LogConfig, OpenParams, Unwritten};
 use milena_records::crc32c;
 
 /// The batch of two records that producer `id` writes as its `number`th.
@@ -254,25 +254,4 @@ fn silent_producers_are_forgotten_by_time_and_not_taken_from_a_snapshot() {
     append(&mut log, nth(7, 30));
     log.expire_producers(2100);
     assert_eq!(ids(&log), [0i64; 0]);
-}
-
-#[test]
-fn a_marker_ends_the_transaction_and_counts_as_no_batch() {
-    let disk = disk(1);
-    let (mut log, _) = open(&disk, &small(), true, 0);
-    let with_attributes = |attributes: i16, mut bytes: Vec<u8>| {
-        bytes[21..23].copy_from_slice(&attributes.to_be_bytes());
-        sent_by(7, 3, if attributes & 32 == 0 { 0 } else { -1 }, bytes)
-    };
-    append(&mut log, with_attributes(16, batch(2, 100, 5)));
-    let state = |log: &Log| -> ProducerState { log.producers().next().unwrap() };
-    assert_eq!((state(&log).last_sequence, state(&log).current_txn_first_offset), (1, 0));
-    log.append_as_follower(&placed(2, 0, with_attributes(48, batch(1, 6, 9))), 0).unwrap();
-    let after = state(&log);
-    assert_eq!(
-        (after.last_sequence, after.last_offset, after.timestamp, after.current_txn_first_offset),
-        (1, 1, 9, -1)
-    );
-    let (log, _) = open(&disk, &small(), false, 0);
-    assert_eq!(state(&log), after, "the headers say the same after a crash");
 }

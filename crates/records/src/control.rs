@@ -1,6 +1,8 @@
 //! Control records: what kind of record a control batch holds is in its key. The values are messages of the protocol, except the
 //! transaction marker's, which is here.
 
+use crate::{Batch, BatchBuilder, Compression};
+
 /// Kind of a control record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ControlType {
@@ -53,6 +55,44 @@ impl ControlType {
     }
 }
 
+/// The end of a transaction, as the control record that marks it in each partition says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EndTransaction {
+    /// Committed; otherwise aborted.
+    pub committed: bool,
+    /// Epoch of the coordinator that decided it.
+    pub coordinator_epoch: i32,
+}
+
+impl EndTransaction {
+    /// What a control batch says; `None` when it is no transaction marker, or compaction has taken its record.
+    pub fn of(batch: &Batch<'_>) -> Option<EndTransaction> {
+        if !batch.is_control() || batch.compression() != Some(Compression::None) {
+            return None;
+        }
+        let record = batch.plain_records().ok()?.next()?.ok()?;
+        let committed = match ControlType::from_key(record.key?)? {
+            ControlType::Commit => true,
+            ControlType::Abort => false,
+            _ => return None,
+        };
+        Some(EndTransaction { committed, coordinator_epoch: coordinator_epoch(record.value?)? })
+    }
+
+    /// Kind of the record.
+    pub fn kind(self) -> ControlType {
+        if self.committed { ControlType::Commit } else { ControlType::Abort }
+    }
+
+    /// A builder that holds the marker of a producer's transaction; `timestamp` in ms since 1970.
+    pub fn marker(self, producer_id: i64, producer_epoch: i16, timestamp: i64) -> BatchBuilder {
+        let mut builder =
+            BatchBuilder::new().producer(producer_id, producer_epoch, -1).transactional(true).control(true);
+        builder.push_control(timestamp, self.kind(), &end_transaction_marker(self.coordinator_epoch));
+        builder
+    }
+}
+
 /// Value of a transaction marker: version 0 (int16) and the coordinator's epoch (int32).
 pub fn end_transaction_marker(coordinator_epoch: i32) -> [u8; 6] {
     let epoch = coordinator_epoch.to_be_bytes();
@@ -82,9 +122,27 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_value_carries_the_coordinator_epoch() {
-        assert_eq!(end_transaction_marker(5), [0, 0, 0, 0, 0, 5]);
-        assert_eq!(coordinator_epoch(&end_transaction_marker(-7)), Some(-7));
-        assert_eq!(coordinator_epoch(&[0; 5]), None);
+    fn a_marker_comes_back_as_it_was_and_is_as_long_as_kafkas() {
+        for committed in [false, true] {
+            let end = EndTransaction { committed, coordinator_epoch: -7 };
+            let bytes = end.marker(5, 3, 1000).build().unwrap();
+            let batch = Batch::parse(&bytes).unwrap();
+            assert_eq!((bytes.len(), EndTransaction::of(&batch)), (78, Some(end)));
+            assert_eq!((batch.is_transactional(), batch.producer_epoch(), batch.base_sequence()), (true, 3, -1));
+        }
+    }
+
+    #[test]
+    fn other_control_batches_and_emptied_ones_end_no_transaction() {
+        let built = |fill: fn(&mut BatchBuilder)| {
+            let mut builder = BatchBuilder::new().producer(5, 3, -1).control(true);
+            fill(&mut builder);
+            let bytes = builder.build().unwrap();
+            EndTransaction::of(&Batch::parse(&bytes).unwrap())
+        };
+        assert_eq!(built(|builder| _ = builder.push_control(0, ControlType::LeaderChange, &[0; 6])), None);
+        assert_eq!(built(|builder| _ = builder.push_control(0, ControlType::Commit, &[0; 5])), None);
+        assert_eq!(built(|builder| _ = builder.push(0, None, None, &[])), None);
+        assert_eq!(built(|builder| builder.set_last_offset_delta(0)), None);
     }
 }

@@ -21,7 +21,7 @@ pub use batch::{BATCH_OVERHEAD, Batch, Compression, LOG_OVERHEAD, MAGIC, NO_PROD
 pub use batch_mut::BatchMut;
 pub use builder::{BatchBuilder, BuildError, HeaderSource};
 pub use compression::{CompressionError, Compressor, Decompressor};
-pub use control::{ControlType, coordinator_epoch, end_transaction_marker};
+pub use control::{ControlType, EndTransaction, coordinator_epoch, end_transaction_marker};
 pub use crc::crc32c;
 pub use error::BatchError;
 pub use rebuild::{RebuildError, RebuildTarget, rebuild};

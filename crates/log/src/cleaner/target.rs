@@ -7,7 +7,7 @@ use std::sync::Arc;
 use milena_io::{File, OpenMode};
 use milena_records::Batch;
 
-use super::AbortedTransaction;
+use crate::aborted::AbortedTxn;
 use crate::error::{IoContext, LogError, Result};
 use crate::index::{IndexEntry, OffsetEntry, TimeEntry};
 use crate::names::{CLEANED, Home, INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_name};
@@ -148,7 +148,7 @@ impl Target {
     }
 
     /// Adds to the transaction index.
-    pub(crate) fn add_aborted(&mut self, home: &Home, aborted: &[AbortedTransaction]) -> Result<()> {
+    pub(crate) fn add_aborted(&mut self, home: &Home, aborted: &[AbortedTxn]) -> Result<()> {
         if aborted.is_empty() {
             return Ok(());
         }
@@ -156,7 +156,8 @@ impl Target {
             Some(output) => output,
             none => none.insert(Output::create(home, self.base_offset, TXN_INDEX)?),
         };
-        let bytes: Vec<u8> = aborted.iter().flat_map(AbortedTransaction::encode).collect();
+        let mut bytes = Vec::with_capacity(aborted.len() * AbortedTxn::SIZE);
+        aborted.iter().for_each(|aborted| aborted.encode(self.base_offset, &mut bytes));
         output.write(&[IoSlice::new(&bytes)])
     }
 

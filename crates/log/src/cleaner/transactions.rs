@@ -1,9 +1,11 @@
 //! The transactions that a walk over the log is in: which batches belong to an aborted one, and when a marker has nothing left to mark.
 
+use std::cmp::Reverse;
+
 use milena_records::{Batch, ControlType};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::AbortedTransaction;
+use crate::aborted::AbortedTxn;
 
 /// Follows a walk in the order of the offsets.
 #[derive(Debug, Default)]
@@ -11,17 +13,17 @@ pub(super) struct Transactions {
     /// Producers with a transaction of which batches were met and that was not aborted.
     committed: FxHashSet<i64>,
     /// Producers with an aborted transaction under way, and whether a batch of it was met.
-    aborted: FxHashMap<i64, (AbortedTransaction, bool)>,
+    aborted: FxHashMap<i64, (AbortedTxn, bool)>,
     /// Aborted transactions that the walk has not reached, the nearest one last.
-    ahead: Vec<AbortedTransaction>,
+    ahead: Vec<AbortedTxn>,
     /// Aborted transactions whose markers stay because batches of theirs were met.
-    kept: Vec<AbortedTransaction>,
+    kept: Vec<AbortedTxn>,
 }
 
 impl Transactions {
     /// At the beginning of a walk, which meets these aborted transactions.
-    pub(super) fn new(mut aborted: Vec<AbortedTransaction>) -> Self {
-        aborted.sort_unstable_by(|a, b| b.cmp(a));
+    pub(super) fn new(mut aborted: Vec<AbortedTxn>) -> Self {
+        aborted.sort_unstable_by_key(|aborted| Reverse(aborted.first_offset));
         Self { ahead: aborted, ..Self::default() }
     }
 
@@ -63,7 +65,7 @@ impl Transactions {
     }
 
     /// The aborted transactions whose markers stay, since the last time: the transaction index of what was written.
-    pub(super) fn take_kept(&mut self) -> Vec<AbortedTransaction> {
+    pub(super) fn take_kept(&mut self) -> Vec<AbortedTxn> {
         std::mem::take(&mut self.kept)
     }
 }

@@ -10,7 +10,8 @@ use super::{Log, Segment};
 use crate::config::LogConfig;
 use crate::error::{IoContext, LogError, Result};
 use crate::index::{IndexEntry, OffsetEntry, TimeEntry};
-use crate::producers::{ProducerBatch, Unwritten, write_snapshot};
+use crate::names::Home;
+use crate::producers::{ProducerBatch, Unwritten, VerificationGuard, write_snapshot};
 use crate::segment::RESERVE_FROM;
 
 /// Space reserved behind the end: as much again as the segment has, within these bounds, bytes.
@@ -75,6 +76,21 @@ impl Log {
     /// Nothing was appended then. [`LogError::BatchTooLarge`], [`LogError::Malformed`], [`LogError::Poisoned`], [`LogError::Io`]. Only
     /// when a failed write can't be cut off again is the outcome open, and the log is poisoned.
     pub fn append(&mut self, batches: &mut [&mut [u8]], leader_epoch: i32, now_ms: i64) -> Result<Appended> {
+        self.append_verified(batches, &[], leader_epoch, now_ms)
+    }
+
+    /// As [`append`](Self::append), with the guards of [`begin_verification`](Self::begin_verification) at the places of the batches that
+    /// they were given for; a guard that is not needed does no harm, and there may be fewer than batches.
+    ///
+    /// # Errors
+    /// As `append`.
+    pub fn append_verified(
+        &mut self,
+        batches: &mut [&mut [u8]],
+        guards: &[Option<VerificationGuard>],
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Appended> {
         self.writable()?;
         let mut next = self.log_end_offset;
         let mut unwritten = Vec::new();
@@ -86,7 +102,7 @@ impl Log {
             batch.set_partition_leader_epoch(leader_epoch);
             let batch = batch.as_batch();
             let after = self.admissible(&batch, next)?;
-            match self.judge(&batch, at < last) {
+            match self.judge(&batch, guards.get(at).copied().flatten(), at < last) {
                 Ok(()) => next = after,
                 Err(why) => unwritten.push((at, why)),
             }
@@ -102,9 +118,14 @@ impl Log {
     }
 
     /// Whether a batch may follow those of its producer. With `more` to come it counts as written from now on.
-    fn judge(&mut self, batch: &Batch<'_>, more: bool) -> std::result::Result<(), Unwritten> {
+    fn judge(
+        &mut self,
+        batch: &Batch<'_>,
+        guard: Option<VerificationGuard>,
+        more: bool,
+    ) -> std::result::Result<(), Unwritten> {
         let Some(batch) = ProducerBatch::of(batch) else { return Ok(()) };
-        self.producers.judge(&batch)?;
+        self.producers.judge(&batch, self.config.transaction_verification, guard)?;
         if more {
             self.producers.admit(&batch);
         }
@@ -128,7 +149,7 @@ impl Log {
     }
 
     /// Checks a batch with its offsets against the offset that it must not go below; returns the one after it.
-    fn admissible(&self, batch: &Batch<'_>, least: i64) -> Result<i64> {
+    pub(super) fn admissible(&self, batch: &Batch<'_>, least: i64) -> Result<i64> {
         let (base_offset, last_offset) = (batch.base_offset(), batch.last_offset());
         if base_offset < least || batch.last_offset_delta() < 0 || last_offset < base_offset || last_offset == i64::MAX
         {
@@ -141,7 +162,7 @@ impl Log {
         Ok(last_offset + 1)
     }
 
-    fn append_placed(&mut self, batches: &[IoSlice<'_>], now_ms: i64) -> Result<Appended> {
+    pub(super) fn append_placed(&mut self, batches: &[IoSlice<'_>], now_ms: i64) -> Result<Appended> {
         let (Some(first), Some(last)) = (batches.first(), batches.last()) else {
             return Err(BatchError::Truncated { needed: milena_records::BATCH_OVERHEAD, available: 0 }.into());
         };
@@ -237,8 +258,8 @@ impl Log {
             let batch = checked(bytes);
             let size = batch.size() as u64;
             active.note_batch(batch.last_offset(), batch.max_timestamp(), size, self.config.index_interval_bytes);
-            if let Some(batch) = ProducerBatch::of(&batch) {
-                self.producers.apply(&batch);
+            if let Some(aborted) = ProducerBatch::of(&batch).and_then(|batch| self.producers.apply(&batch)) {
+                active.note_aborted(aborted);
             }
         }
         let first = checked(&batches[0]);
@@ -286,11 +307,7 @@ impl Log {
         active.finish(home)?;
         if self.flushed_to >= base_offset {
             // The recovery point may be behind this segment already, so that no start would make its indexes again.
-            for (path, file) in active.index_files(home)? {
-                file.sync_data()
-                    .context("syncing", &path)
-                    .inspect_err(|_| self.shared.poisoned.store(true, Release))?;
-            }
+            sync_indexes(active, home).inspect_err(|_| self.shared.poisoned.store(true, Release))?;
             active.indexes_synced = true;
         }
         if self.synced_snapshot != Some(base_offset) {
@@ -314,6 +331,14 @@ impl Log {
     }
 }
 
+/// Syncs the index files of a finished segment, and the name of a transaction index.
+fn sync_indexes(segment: &Segment, home: &Home) -> Result<()> {
+    for (path, file) in segment.index_files(home)? {
+        file.sync_data().context("syncing", &path)?;
+    }
+    segment.aborted().map_or(Ok(()), |_| home.disk.sync_dir(&home.dir).context("syncing", &home.dir))
+}
+
 /// The batches that are not left out.
 fn written<'b>(batches: &'b [&mut [u8]], unwritten: &[(usize, Unwritten)]) -> Vec<IoSlice<'b>> {
     let mut left_out = unwritten.iter().map(|(at, _)| *at).peekable();
@@ -327,7 +352,7 @@ fn checked<'a>(bytes: &'a [u8]) -> Batch<'a> {
 }
 
 /// Reserves space up to `end` and ahead of it. Where that fails the write decides.
-fn reserve(active: &mut Segment, home: &crate::names::Home, end: u64, segment_bytes: u64) -> Result<()> {
+fn reserve(active: &mut Segment, home: &Home, end: u64, segment_bytes: u64) -> Result<()> {
     let size = active.size;
     let file = std::sync::Arc::clone(active.file(home)?);
     let Some(tail) = active.tail_mut() else { return Ok(()) };

@@ -6,11 +6,11 @@ use milena_io::OpenMode;
 use rustc_hash::FxHashMap;
 
 use super::{Log, Segment};
-use crate::cleaner::{AbortedTransaction, LastWritten, SegmentSizes, Source, Target};
-use crate::error::{IoContext, Result};
-use crate::index::{IndexEntry, OffsetEntry, TimeEntry};
+use crate::aborted::AbortedTxn;
+use crate::cleaner::{LastWritten, SegmentSizes, Source, Target};
+use crate::error::{IoContext, LogError, Result};
+use crate::index::{Index, IndexEntry, OffsetEntry, TimeEntry};
 use crate::names::{CLEANED, SNAPSHOT, SWAP, TXN_INDEX, segment_name};
-use crate::text::read_file;
 
 /// What of a log can be cleaned depends on these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,14 +138,12 @@ impl Log {
     }
 
     /// The aborted transactions with records in a range of offsets, and perhaps others. The marker of each stands at or above `start`.
-    pub(crate) fn aborted_transactions(&self, start: i64, end: i64) -> Result<Vec<AbortedTransaction>> {
+    pub(crate) fn aborted_between(&self, start: i64, end: i64) -> Result<Vec<AbortedTxn>> {
         let mut found = Vec::new();
-        for segment in &self.segments[self.segment_at(start)..] {
-            let path = self.home.segment_file(segment.base_offset, TXN_INDEX);
-            let bytes = read_file(&*self.home.disk, &path)?.unwrap_or_default();
-            let (entries, _) = bytes.as_chunks::<{ AbortedTransaction::SIZE }>();
-            let entries = entries.iter().map(AbortedTransaction::decode);
-            found.extend(entries.filter(|it| it.last_offset >= start && it.first_offset < end));
+        for aborted in self.segments[self.segment_at(start)..].iter().filter_map(Segment::aborted) {
+            if !aborted.collect(&self.home, start, end, &mut found)? {
+                break;
+            }
         }
         Ok(found)
     }
@@ -170,12 +168,7 @@ impl Log {
     }
 
     /// Adds to the new segment's transaction index.
-    pub(crate) fn add_aborted(
-        &self,
-        generation: u64,
-        target: &mut Target,
-        aborted: &[AbortedTransaction],
-    ) -> Result<()> {
+    pub(crate) fn add_aborted(&self, generation: u64, target: &mut Target, aborted: &[AbortedTxn]) -> Result<()> {
         if self.is_generation(generation) { target.add_aborted(&self.home, aborted) } else { Ok(()) }
     }
 
@@ -218,14 +211,26 @@ impl Log {
         self.writable()?;
         let range = at..at + replaced.len();
         let swapped = self.rename_for_swap(target, &self.segments[range.clone()], doomed);
-        if swapped.is_err() {
+        self.segments.splice(range, [Segment::existing(target.base_offset(), target.size())]);
+        let loaded = swapped.and_then(|()| self.load_swapped(at, target));
+        if loaded.is_err() {
             self.poison();
         }
-        self.segments.splice(range, [Segment::existing(target.base_offset(), target.size())]);
         self.recent.clear();
         self.marks.names += 1;
         self.closed_cleanly = false;
-        swapped.map(|()| true)
+        loaded.map(|()| true)
+    }
+
+    /// Takes the transaction index of the segment that was swapped in.
+    fn load_swapped(&mut self, at: usize, target: &Target) -> Result<()> {
+        if target.suffixes().any(|suffix| suffix == TXN_INDEX) {
+            let loaded = Index::load_sound(&self.home, target.base_offset(), self.segment_end(at))?;
+            let path = self.home.segment_file(target.base_offset(), TXN_INDEX);
+            let reason = "what was written is not what is read".to_owned();
+            self.segments[at].set_aborted(loaded.ok_or(LogError::Corrupt { path, position: 0, reason })?);
+        }
+        Ok(())
     }
 
     fn rename_for_swap(&self, target: &Target, replaced: &[Segment], doomed: &mut Vec<PathBuf>) -> Result<()> {

@@ -10,13 +10,14 @@ use super::flush::Marks;
 use crate::config::LogConfig;
 use crate::epochs::EpochCache;
 use crate::error::{IoContext, Result};
+use crate::index::{Index, IndexEntry};
 use crate::names::{
     CLEANED, DELETED, EPOCHS, Home, INDEX, LOG, SNAPSHOT, SWAP, TIME_INDEX, TXN_INDEX, offset_before, segment_offset,
 };
-use crate::producers::{Source, restore};
+use crate::producers::{Producers, Source, replay, restore, state_at};
 use crate::recover::{Rebuilt, rebuild};
 use crate::segment::Segment;
-use crate::text::read_text;
+use crate::text::{read_text, replace_file};
 
 /// What a log is opened with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,12 +67,18 @@ impl Log {
         if fresh {
             home.disk.create_dir(dir).context("creating", dir)?;
         }
-        let mut loader = Loader { home, config, params, recovery: Recovery::default(), epochs: EpochCache::default() };
+        let mut loader = Loader {
+            home,
+            config,
+            params,
+            recovery: Recovery::default(),
+            epochs: EpochCache::default(),
+            recovered_from: None,
+        };
         let entries = loader.tidy()?;
-        let found = loader.load_segments(&entries)?;
-        let snapshots = found.snapshots.clone();
-        let (segments, end) = loader.settle(found)?;
-        loader.finish(segments, end, &snapshots, Origin { created: entries.is_empty(), fresh })
+        let mut found = loader.load_segments(&entries)?;
+        let (segments, end) = loader.settle(&mut found)?;
+        loader.finish(segments, end, &found, &Origin { created: entries.is_empty(), fresh })
     }
 }
 
@@ -82,6 +89,8 @@ struct Loader {
     params: OpenParams,
     recovery: Recovery,
     epochs: EpochCache,
+    /// Base offset of the first segment that was recovered.
+    recovered_from: Option<i64>,
 }
 
 /// What was there before.
@@ -93,10 +102,13 @@ struct Origin {
 }
 
 /// The segments in their order.
+#[derive(Default)]
 struct Found {
     segments: Vec<Segment>,
     /// Those without complete index files, by base offset.
     unindexed: Vec<i64>,
+    /// Those with a transaction index, by base offset.
+    aborting: Vec<i64>,
     snapshots: Vec<i64>,
 }
 
@@ -171,7 +183,7 @@ impl Loader {
 
     /// The segments by their names and sizes. Index files without a segment go.
     fn load_segments(&self, entries: &[Entry]) -> Result<Found> {
-        let mut found = Found { segments: Vec::new(), unindexed: Vec::new(), snapshots: Vec::new() };
+        let mut found = Found::default();
         let has = |name: &str| entries.binary_search_by(|entry| entry.name.as_str().cmp(name)).is_ok();
         for Entry { name, .. } in entries {
             if let Some(base) = segment_offset(name, LOG) {
@@ -181,6 +193,9 @@ impl Loader {
                 let stem = name.trim_end_matches(LOG);
                 if !has(&format!("{stem}{INDEX}")) || !has(&format!("{stem}{TIME_INDEX}")) {
                     found.unindexed.push(base);
+                }
+                if has(&format!("{stem}{TXN_INDEX}")) {
+                    found.aborting.push(base);
                 }
             } else if let Some(offset) = segment_offset(name, SNAPSHOT) {
                 found.snapshots.push(offset);
@@ -196,11 +211,11 @@ impl Loader {
     }
 
     /// Reads the epochs, recovers what must be, and finds the log end. The segments are at least one.
-    fn settle(&mut self, found: Found) -> Result<(Vec<Segment>, i64)> {
+    fn settle(&mut self, found: &mut Found) -> Result<(Vec<Segment>, i64)> {
         let path = self.home.dir.join(EPOCHS);
         let text = read_text(&*self.home.disk, &path).unwrap_or_else(|_| Some("damaged".to_owned()));
         let epochs = text.map_or(Ok(EpochCache::default()), |text| EpochCache::parse(&path, &text));
-        let mut segments = found.segments;
+        let mut segments = std::mem::take(&mut found.segments);
         match epochs {
             Ok(epochs) => self.epochs = epochs,
             Err(_) => self.read_epochs(&segments)?,
@@ -209,7 +224,7 @@ impl Loader {
         if self.params.clean {
             end = self.index_missing(&mut segments, &found.unindexed)?;
         } else if !segments.is_empty() {
-            end = Some(self.recover(&mut segments, &found.unindexed)?);
+            end = Some(self.recover(&mut segments, found)?);
         }
         let end = match (end, segments.last()) {
             (Some(end), _) => end,
@@ -235,8 +250,8 @@ impl Loader {
         Ok(())
     }
 
-    fn rebuild(&mut self, segment: &mut Segment) -> Result<Rebuilt> {
-        let rebuilt = rebuild(segment, &self.home, self.config.index_interval_bytes, &mut self.epochs)?;
+    fn rebuild(&mut self, segment: &mut Segment, producers: Option<&mut Producers>) -> Result<Rebuilt> {
+        let rebuilt = rebuild(segment, &self.home, self.config.index_interval_bytes, &mut self.epochs, producers)?;
         self.recovery.segments_scanned += 1;
         self.recovery.bytes_scanned += rebuilt.read;
         Ok(rebuilt)
@@ -251,7 +266,7 @@ impl Loader {
                 continue;
             }
             let size = segment.size;
-            let rebuilt = self.rebuild(segment)?;
+            let rebuilt = self.rebuild(segment, None)?;
             if at + 1 == count {
                 self.note_cut(rebuilt.reason, rebuilt.next_offset, size - rebuilt.valid);
                 segment.cut_to_size(&self.home)?;
@@ -265,15 +280,17 @@ impl Loader {
     }
 
     /// Checks the segments from the one that holds the recovery point on, and those without indexes before it. Returns the log end.
-    fn recover(&mut self, segments: &mut Vec<Segment>, unindexed: &[i64]) -> Result<i64> {
+    fn recover(&mut self, segments: &mut Vec<Segment>, found: &Found) -> Result<i64> {
         let point = self.params.recovery_point;
         let from = segments.partition_point(|segment| segment.base_offset <= point).saturating_sub(1);
-        self.index_missing_before(&mut segments[..from], unindexed)?;
-        self.epochs.truncate_from_end(segments[from].base_offset);
+        let first = segments[from].base_offset;
+        self.index_missing_before(&mut segments[..from], &found.unindexed)?;
+        self.epochs.truncate_from_end(first);
+        let mut producers = state_at(&self.source(segments, first), from, &found.snapshots)?;
         let mut end = segments[from].base_offset;
         for at in from..segments.len() {
             let size = segments[at].size;
-            let rebuilt = self.rebuild(&mut segments[at])?;
+            let rebuilt = self.rebuild(&mut segments[at], Some(&mut producers))?;
             end = rebuilt.next_offset;
             let gap = segments.get(at + 1).and_then(|next| self.gap(next.base_offset, &rebuilt));
             if rebuilt.reason.is_some() || gap.is_some() {
@@ -289,13 +306,56 @@ impl Loader {
                 segments[at].give_back_reserved(&self.home)?;
             }
         }
+        self.recovered_from = Some(first);
         Ok(end)
+    }
+
+    fn source<'s>(&'s self, segments: &'s [Segment], end: i64) -> Source<'s> {
+        let expire = Some((self.params.now_ms, self.config.producer_id_expiration_ms));
+        Source { home: &self.home, segments, end, clean: self.params.clean, expire }
+    }
+
+    /// Loads the transaction indexes of the segments that were not recovered, and makes those anew that can't be true.
+    fn load_aborted(&mut self, segments: &mut [Segment], end: i64, found: &Found) -> Result<()> {
+        let recovered = self.recovered_from.unwrap_or(i64::MAX);
+        for at in 0..segments.len() {
+            let base = segments[at].base_offset;
+            if base >= recovered || !found.aborting.contains(&base) {
+                continue;
+            }
+            let end = segments.get(at + 1).map_or(end, |next| next.base_offset);
+            if let Some(sound) = Index::load_sound(&self.home, base, end)? {
+                segments[at].set_aborted(sound);
+                continue;
+            }
+            self.replace_aborted(segments, at, end, &found.snapshots)?;
+            let sound = Index::load_sound(&self.home, base, end)?;
+            sound.into_iter().for_each(|sound| segments[at].set_aborted(sound));
+            self.recovery.segments_scanned += 1;
+            self.recovery.bytes_scanned += segments[at].size;
+            let path = self.home.segment_file(base, TXN_INDEX);
+            self.recovery.reason.get_or_insert_with(|| format!("{} has entries that can't be true", path.display()));
+        }
+        Ok(())
+    }
+
+    /// Puts what the batches say in the place of a transaction index, durably.
+    fn replace_aborted(&self, segments: &[Segment], at: usize, end: i64, snapshots: &[i64]) -> Result<()> {
+        let base = segments[at].base_offset;
+        let mut producers = state_at(&self.source(segments, end), at, snapshots)?;
+        let mut bytes = Vec::new();
+        replay(&self.source(&segments[at..=at], end), base, &mut producers, |aborted| {
+            aborted.encode(base, &mut bytes);
+            Ok(())
+        })?;
+        replace_file(&*self.home.disk, &self.home.segment_file(base, TXN_INDEX), &bytes)?;
+        self.home.disk.sync_dir(&self.home.dir).context("syncing", &self.home.dir)
     }
 
     fn index_missing_before(&mut self, segments: &mut [Segment], unindexed: &[i64]) -> Result<()> {
         for segment in segments.iter_mut().filter(|segment| unindexed.contains(&segment.base_offset)) {
             let size = segment.size;
-            self.rebuild(segment)?;
+            self.rebuild(segment, None)?;
             segment.size = size;
             segment.finish(&self.home)?;
         }
@@ -368,19 +428,25 @@ impl Loader {
             self.home.disk.sync_dir(&self.home.dir).context("syncing", &path)?;
         }
         self.epochs.clear();
+        self.recovered_from = None;
         Segment::create(&self.home, self.params.log_start_offset.max(0))
     }
 
-    fn finish(self, segments: Vec<Segment>, end: i64, snapshots: &[i64], origin: Origin) -> Result<(Log, Recovery)> {
-        let Loader { home, config, params, recovery, mut epochs } = self;
+    fn finish(
+        mut self,
+        mut segments: Vec<Segment>,
+        end: i64,
+        found: &Found,
+        origin: &Origin,
+    ) -> Result<(Log, Recovery)> {
         let first = segments[0].base_offset;
-        let log_start_offset = params.log_start_offset.max(first);
-        let unchanged = epochs.version();
-        epochs.truncate_from_end(end);
-        epochs.truncate_from_start(log_start_offset);
-        let expire = Some((params.now_ms, config.producer_id_expiration_ms));
-        let source = Source { home: &home, segments: &segments, end, clean: params.clean, expire };
-        let restored = restore(&source, snapshots)?;
+        let log_start_offset = self.params.log_start_offset.max(first);
+        let unchanged = self.epochs.version();
+        self.epochs.truncate_from_end(end);
+        self.epochs.truncate_from_start(log_start_offset);
+        self.load_aborted(&mut segments, end, found)?;
+        let restored = restore(&self.source(&segments, end), &found.snapshots)?;
+        let Loader { home, config, params, recovery, epochs, .. } = self;
         let at_end = restored.snapshot == Some(end);
         let complete = at_end || (segments.iter().all(|segment| segment.size == 0) && restored.producers.is_empty());
         let unread = recovery == Recovery::default() && epochs.version() == unchanged;

@@ -2,7 +2,8 @@
 
 use milena_records::add_sequence;
 
-use super::{ProducerBatch, ProducerState, Unwritten};
+use super::verification::Verification;
+use super::{Content, ProducerBatch, ProducerState, Unwritten};
 
 /// Batches of a producer that are remembered: as many as it may have in flight.
 const REMEMBERED: usize = 5;
@@ -59,26 +60,73 @@ impl Producer {
         &self.batches[..usize::from(self.count)]
     }
 
-    /// Whether `batch` may follow.
-    pub(crate) fn judge(&self, batch: &ProducerBatch) -> Result<(), Unwritten> {
+    /// First offset of the open transaction.
+    pub(crate) fn open_transaction(&self) -> Option<i64> {
+        (self.current_txn_first_offset >= 0).then_some(self.current_txn_first_offset)
+    }
+
+    pub(crate) fn has_open_transaction(&self, epoch: i16) -> bool {
+        self.current_txn_first_offset >= 0 && self.epoch == epoch
+    }
+
+    /// Whether `batch` is none of the last ones again.
+    pub(super) fn check_duplicate(&self, batch: &ProducerBatch) -> Result<(), Unwritten> {
         let sequences = (batch.base_sequence, batch.last_sequence());
         let same = |written: &&Written| (written.first_sequence(), written.last_sequence) == sequences;
         if batch.epoch == self.epoch
+            && batch.has_sequences()
             && let Some(written) = self.batches().iter().find(same)
         {
             return Err(Unwritten::Duplicate { first_offset: written.first_offset(), timestamp: written.timestamp });
         }
-        if self.epoch < 0 {
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    /// Whether `batch`, which is no duplicate, may follow. `verification` is the one that its transaction begins with.
+    pub(super) fn judge(&self, batch: &ProducerBatch, verification: Option<&Verification>) -> Result<(), Unwritten> {
         if batch.epoch < self.epoch {
             return Err(Unwritten::InvalidProducerEpoch);
+        }
+        if batch.has_sequences() && !self.is_in_sequence(batch, verification) {
+            return Err(Unwritten::OutOfOrderSequence);
+        }
+        if batch.content == Content::Plain && self.current_txn_first_offset >= 0 {
+            return Err(Unwritten::InvalidTransactionState);
+        }
+        Ok(())
+    }
+
+    fn is_in_sequence(&self, batch: &ProducerBatch, verification: Option<&Verification>) -> bool {
+        let sequence = batch.base_sequence;
+        if let Some(verification) = verification {
+            let must_be_first = verification.epoch_bumps && self.count == 0;
+            if (must_be_first && sequence != 0) || sequence > verification.lowest_sequence {
+                return false;
+            }
         }
         let expected = match self.batches().last() {
             Some(last) if batch.epoch == self.epoch => add_sequence(last.last_sequence, 1),
             _ => 0,
         };
-        if batch.base_sequence == expected { Ok(()) } else { Err(Unwritten::OutOfOrderSequence) }
+        self.epoch < 0 || sequence == expected
+    }
+
+    /// Whether a marker may end the transaction. With version 2 it has a higher epoch than the transaction had; the same one again only says
+    /// what is known.
+    pub(super) fn judge_marker(
+        &self,
+        epoch: i16,
+        coordinator_epoch: i32,
+        transaction_version: i16,
+    ) -> Result<(), Unwritten> {
+        let is_late = epoch == self.epoch && transaction_version >= 2 && self.current_txn_first_offset >= 0;
+        if epoch < self.epoch || is_late {
+            return Err(Unwritten::InvalidProducerEpoch);
+        }
+        if coordinator_epoch < self.coordinator_epoch {
+            return Err(Unwritten::CoordinatorFenced);
+        }
+        Ok(())
     }
 
     /// `batch` follows, whatever [`judge`](Self::judge) would say: what stands in the log is true.
@@ -88,7 +136,8 @@ impl Producer {
             self.count = 0;
         }
         self.last_timestamp = batch.timestamp;
-        if batch.is_control {
+        if let Content::End(end) = batch.content {
+            self.coordinator_epoch = end.coordinator_epoch;
             self.current_txn_first_offset = NONE.into();
             return;
         }
@@ -103,7 +152,7 @@ impl Producer {
             timestamp: batch.timestamp,
         };
         self.count += 1;
-        if batch.is_transactional && self.current_txn_first_offset < 0 {
+        if batch.content == Content::Transactional && self.current_txn_first_offset < 0 {
             self.current_txn_first_offset = batch.base_offset;
         }
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use milena_io::{Disk, FileExt, OpenMode};
 
 use super::{ProducerBatch, Producers};
+use crate::aborted::AbortedTxn;
 use crate::error::{IoContext, LogError, Result};
 use crate::names::{Home, SNAPSHOT, segment_offset};
 use crate::scan::ScanError;
@@ -13,6 +14,7 @@ use crate::snapshot;
 use crate::text::read_file;
 
 /// A log whose producers are wanted.
+#[derive(Clone, Copy)]
 pub(crate) struct Source<'l> {
     pub(crate) home: &'l Home,
     pub(crate) segments: &'l [Segment],
@@ -41,7 +43,27 @@ pub(crate) fn restore(source: &Source<'_>, snapshots: &[i64]) -> Result<Restored
     if source.clean && snapshots.is_empty() {
         return Ok(Restored::default());
     }
-    let (useful, mut useless) = sort_out(source, snapshots);
+    let (restored, useless) = read_state(source, snapshots)?;
+    let (disk, dir) = (&*source.home.disk, &source.home.dir);
+    if !useless.is_empty() {
+        for offset in useless {
+            remove(disk, &source.home.segment_file(offset, SNAPSHOT))?;
+        }
+        disk.sync_dir(dir).context("syncing", dir)?;
+    }
+    Ok(restored)
+}
+
+/// The state at the base offset of segment number `at`. Changes nothing.
+pub(crate) fn state_at(source: &Source<'_>, at: usize, snapshots: &[i64]) -> Result<Producers> {
+    let end = source.segments[at].base_offset;
+    let below = Source { segments: &source.segments[..=at], end, ..*source };
+    read_state(&below, snapshots).map(|(restored, _)| restored.producers)
+}
+
+/// The state at the log end, and the snapshots that are damaged or of no use.
+fn read_state(source: &Source<'_>, snapshots: &[i64]) -> Result<(Restored, Vec<i64>)> {
+    let (useful, mut useless) = sorted(source, snapshots);
     let mut restored = Restored::default();
     let disk = &*source.home.disk;
     for &offset in useful.iter().rev() {
@@ -53,23 +75,17 @@ pub(crate) fn restore(source: &Source<'_>, snapshots: &[i64]) -> Result<Restored
         }
         useless.push(offset);
     }
-    if !useless.is_empty() {
-        for offset in useless {
-            remove(disk, &source.home.segment_file(offset, SNAPSHOT))?;
-        }
-        disk.sync_dir(&source.home.dir).context("syncing", &source.home.dir)?;
-    }
     if let Some((now_ms, expiration_ms)) = source.expire {
         restored.producers.expire(now_ms, expiration_ms);
     }
     let first = source.segments.first().map_or(source.end, |first| first.base_offset);
-    replay(source, restored.snapshot.unwrap_or(first), &mut restored.producers)?;
-    Ok(restored)
+    replay(source, restored.snapshot.unwrap_or(first), &mut restored.producers, |_| Ok(()))?;
+    Ok((restored, useless))
 }
 
 /// Snapshots from which the state can be had, ascending, and those that are of no use. Useful are those at the base offsets of segments, and
 /// the newest one behind the last of these.
-fn sort_out(source: &Source<'_>, snapshots: &[i64]) -> (Vec<i64>, Vec<i64>) {
+fn sorted(source: &Source<'_>, snapshots: &[i64]) -> (Vec<i64>, Vec<i64>) {
     let newest = snapshots.iter().copied().filter(|offset| *offset <= source.end).max();
     let last_base = source.segments.last().map_or(i64::MAX, |last| last.base_offset);
     let (mut useful, useless): (Vec<i64>, Vec<i64>) = snapshots.iter().partition(|offset| {
@@ -80,11 +96,17 @@ fn sort_out(source: &Source<'_>, snapshots: &[i64]) -> (Vec<i64>, Vec<i64>) {
     (useful, useless)
 }
 
-/// Adds the batches from `from` on. Where a segment can't be read on its rest is passed over, as it is for everyone who reads the log.
-fn replay(source: &Source<'_>, from: i64, producers: &mut Producers) -> Result<()> {
+/// Adds the batches from `from` on, and tells of the transactions among them that were aborted. Where a segment can't be read on its rest is
+/// passed over, as it is for everyone who reads the log.
+pub(crate) fn replay(
+    source: &Source<'_>,
+    from: i64,
+    producers: &mut Producers,
+    mut aborted: impl FnMut(AbortedTxn) -> Result<()>,
+) -> Result<()> {
     for (at, segment) in source.segments.iter().enumerate() {
         let end = source.segments.get(at + 1).map_or(source.end, |next| next.base_offset);
-        if end <= from || segment.size == 0 {
+        if end <= from || segment.base_offset >= end || segment.size == 0 {
             continue;
         }
         let start = match segment.base_offset < from {
@@ -98,8 +120,9 @@ fn replay(source: &Source<'_>, from: i64, producers: &mut Producers) -> Result<(
         loop {
             match scan.next() {
                 Ok(Some(header)) if header.base_offset >= from => {
-                    if let Some(batch) = ProducerBatch::of_header(&header) {
-                        producers.apply(&batch);
+                    let end = scan.end_transaction(&header).context_at("reading", || segment.path(source.home))?;
+                    if let Some(batch) = ProducerBatch::of_header(&header, end) {
+                        producers.apply(&batch).map_or(Ok(()), &mut aborted)?;
                     }
                 }
                 Ok(Some(_)) => {}

@@ -36,6 +36,13 @@ pub(crate) fn sent_by(producer_id: i64, epoch: i16, base_sequence: i32, mut byte
     bytes
 }
 
+/// A batch of a transaction.
+pub(crate) fn transactional(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes[22] |= 0x10;
+    BatchMut::parse(&mut bytes).unwrap().update_crc();
+    bytes
+}
+
 /// What a walk over all batches says of their producers, in the order of their ids.
 pub(crate) fn producers_of(bytes: &[u8]) -> Vec<ProducerState> {
     let mut states: Vec<ProducerState> = Vec::new();

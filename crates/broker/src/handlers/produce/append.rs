@@ -96,12 +96,14 @@ fn append_group(
 fn leave_out(part: &mut Part, why: Unwritten) {
     (part.base_offset, part.append_time) = match why {
         Unwritten::Duplicate { first_offset, timestamp } => (first_offset, timestamp),
-        Unwritten::OutOfOrderSequence | Unwritten::InvalidProducerEpoch => (-1, -1),
+        _ => (-1, -1),
     };
     match why {
         Unwritten::Duplicate { .. } => {}
         Unwritten::OutOfOrderSequence => part.refuse_at_log(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER),
         Unwritten::InvalidProducerEpoch => part.refuse_at_log(ErrorCode::INVALID_PRODUCER_EPOCH),
+        Unwritten::InvalidTransactionState => part.refuse_at_log(ErrorCode::INVALID_TXN_STATE),
+        Unwritten::CoordinatorFenced => part.refuse_at_log(ErrorCode::TRANSACTION_COORDINATOR_FENCED),
     }
 }
 
