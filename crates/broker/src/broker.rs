@@ -19,6 +19,7 @@ use milena_net::{NetError, Server};
 use milena_quorum::{DirectoryError, FormatError, QuorumError};
 
 use crate::controller::Controller;
+use crate::coordinators::CoordinatorThread;
 use crate::flusher::FlushTimer;
 use crate::maintenance::Maintenance;
 use crate::replicas::Replicas;
@@ -33,6 +34,7 @@ pub struct Broker {
     server: Server,
     controller: Controller,
     maintenance: Maintenance,
+    coordinators: CoordinatorThread,
     flush_timer: Option<FlushTimer>,
     replicas: Arc<Replicas>,
     storage: Arc<Storage>,
@@ -144,6 +146,7 @@ impl Broker {
     /// When something can't be written; the next start then recovers.
     pub fn stop(self) -> Result<(), BrokerError> {
         self.server.stop(STOP_PATIENCE);
+        self.coordinators.stop();
         self.maintenance.stop();
         self.flush_timer.into_iter().for_each(FlushTimer::stop);
         self.storage.flusher().stop();

@@ -6,7 +6,7 @@ use milena_net::{Frames, Outgoing, Peer as NetPeer, Pipelining, Replies, Reply, 
 use milena_protocol::ApiKey;
 
 use crate::decided;
-use crate::handlers::{api_versions, fetch, produce};
+use crate::handlers::{api_versions, produce};
 use crate::ports::Ports;
 use crate::registry::{self, Api, Handler};
 use crate::request::{Call, Header, OwnedRequest, Refusal};
@@ -38,7 +38,7 @@ impl Dispatch {
         };
         match api.handler {
             Handler::Now(handle) => replies.try_ready(|out| handle(&call, &self.ports, out)),
-            Handler::Fetch => fetch::serve(&call, &self.ports, replies),
+            Handler::Either(handle) => handle(&call, &self.ports, replies),
             Handler::Produce => self.produce(&mut [frame], replies),
             Handler::Decided(decide, refuse) => {
                 let request = OwnedRequest::new(frame, body_at, peer);

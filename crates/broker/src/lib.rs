@@ -5,6 +5,7 @@ pub mod auto_topics;
 pub mod broker;
 pub mod cluster_view;
 pub mod controller;
+pub mod coordinators;
 pub mod decided;
 pub mod disk_threads;
 pub mod dispatch;

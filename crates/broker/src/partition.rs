@@ -4,8 +4,8 @@
 mod flush;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::{ArcSwap, Guard};
 use milena_log::{Appended, Checkpoint, EpochEnd, Log, LogError, Slice};
@@ -27,6 +27,12 @@ pub struct TopicIdentity {
     pub id: Uuid,
 }
 
+/// Somebody who is told when the high watermark moves later than an append, or never will.
+pub trait Committed: Send + Sync {
+    /// Look at the partition.
+    fn committed(&self);
+}
+
 /// A partition on this broker, of which it is the leader.
 pub struct Partition {
     /// Its topic.
@@ -44,6 +50,7 @@ pub struct Partition {
     waiters: Waiters,
     flushes: Flushes,
     flusher: Arc<Flusher>,
+    commits: OnceLock<Weak<dyn Committed>>,
 }
 
 impl Partition {
@@ -75,6 +82,7 @@ impl Partition {
             waiters: Waiters::default(),
             flushes: Flushes::since(flusher.now_ms()),
             flusher: Arc::clone(flusher),
+            commits: OnceLock::new(),
             log: Mutex::new(log),
         })
     }
@@ -270,6 +278,12 @@ impl Partition {
     /// Epoch of the current leadership.
     pub fn leader_epoch(&self) -> i32 {
         self.leader_epoch.load(Ordering::Acquire)
+    }
+
+    /// Has somebody told of commits; the first one who asks.
+    pub fn tell_commits(&self, to: Weak<dyn Committed>) {
+        // A partition has one coordinator, which is loaded once.
+        let _ = self.commits.set(to);
     }
 
     /// Those who wait for records.

@@ -7,6 +7,7 @@ use milena_config::BrokerConfig;
 use milena_io::Clock;
 
 use crate::controller::ControllerHandle;
+use crate::coordinators::Coordinators;
 use crate::fetch_sessions::FetchSessions;
 use crate::maintenance::MaintenanceHandle;
 use crate::producer_ids::ProducerIds;
@@ -23,6 +24,8 @@ pub struct Ports {
     pub controller: ControllerHandle,
     /// What the maintenance thread does on demand.
     pub maintenance: MaintenanceHandle,
+    /// Groups and what else lives on internal topics.
+    pub coordinators: Arc<Coordinators>,
     /// Fetch sessions of consumers.
     pub fetch_sessions: FetchSessions,
     /// Ids for producers.

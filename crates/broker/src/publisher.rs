@@ -9,6 +9,7 @@ use milena_config::{BrokerConfig, Overrides};
 use milena_metadata::{ConfigResource, ConfigResourceType, Delta, Image, Loaded, Topic};
 use milena_protocol::ErrorCode;
 
+use crate::coordinators::Coordinators;
 use crate::partition::{Partition, TopicIdentity};
 use crate::ports::Live;
 use crate::replicas::Replicas;
@@ -25,6 +26,8 @@ pub struct Publisher {
     pub replicas: Arc<Replicas>,
     /// Their files.
     pub storage: Arc<Storage>,
+    /// What lives on partitions of internal topics.
+    pub coordinators: Arc<Coordinators>,
 }
 
 impl Publisher {
@@ -33,6 +36,11 @@ impl Publisher {
         for Loaded { image, delta } in loaded {
             self.publish(&image, &delta);
             self.live.image.store(Arc::new(image.into()));
+            // Nobody commits offsets of these topics any more.
+            let deleted: Vec<_> = delta.topics.deleted.values().map(|topic| topic.name.to_string()).collect();
+            if !deleted.is_empty() {
+                self.coordinators.topics_deleted(&deleted);
+            }
         }
     }
 
@@ -42,6 +50,9 @@ impl Publisher {
         self.delete(delta);
         self.create_and_lead(image, delta);
         self.publish_topic_configs(image, &delta.configs);
+        if !delta.topics.changed.is_empty() || !delta.topics.deleted.is_empty() {
+            self.coordinators.follow(&self.replicas.topics(), image);
+        }
     }
 
     fn publish_broker_config(&self, image: &Image, changed: &BTreeSet<ConfigResource>) {
@@ -109,6 +120,7 @@ impl Publisher {
             self.replicas.add(made);
         }
         missing.for_each(|(id, index)| self.storage.note_missing(id, index));
+        self.coordinators.follow(&self.replicas.topics(), &image);
     }
 
     /// Makes the changed partitions of a topic follow; those that are new come back.

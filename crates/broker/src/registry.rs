@@ -6,7 +6,7 @@ pub mod markdown;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use milena_net::{LocalBoxFuture, Outgoing, Reply};
+use milena_net::{LocalBoxFuture, Outgoing, Replies, Reply};
 use milena_protocol::ApiKey;
 
 use crate::decided::{Decide, Refuse};
@@ -38,8 +38,8 @@ pub enum Handler {
     Later(fn(OwnedRequest, Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>>),
     /// Consecutive Produce requests of one wake-up, taken together.
     Produce,
-    /// Answers at once or waits for data.
-    Fetch,
+    /// Answers at once or later, as it turns out.
+    Either(fn(&Call<'_>, &Arc<Ports>, &mut Replies<'_>) -> Result<(), Refusal>),
 }
 
 impl Api {
@@ -66,6 +66,15 @@ impl Api {
         Self::new(key, versions, Handler::Later(handle))
     }
 
+    /// An API that answers at once or later, as it turns out.
+    pub const fn either(
+        key: ApiKey,
+        versions: RangeInclusive<i16>,
+        handle: fn(&Call<'_>, &Arc<Ports>, &mut Replies<'_>) -> Result<(), Refusal>,
+    ) -> Self {
+        Self::new(key, versions, Handler::Either(handle))
+    }
+
     /// An API with any kind of handler.
     pub const fn new(key: ApiKey, versions: RangeInclusive<i16>, handler: Handler) -> Self {
         Self { key, advertised_min: *versions.start(), versions, handler }
@@ -84,7 +93,15 @@ pub static APIS: &[Api] = &[
     handlers::fetch::API,
     handlers::list_offsets::API,
     handlers::metadata::API,
+    handlers::offset_commit::API,
+    handlers::offset_fetch::API,
     handlers::find_coordinator::API,
+    handlers::join_group::API,
+    handlers::heartbeat::API,
+    handlers::leave_group::API,
+    handlers::sync_group::API,
+    handlers::describe_groups::API,
+    handlers::list_groups::API,
     handlers::api_versions::API,
     handlers::create_topics::API,
     handlers::delete_topics::API,
@@ -95,7 +112,9 @@ pub static APIS: &[Api] = &[
     handlers::alter_configs::API,
     handlers::describe_log_dirs::API,
     handlers::create_partitions::API,
+    handlers::delete_groups::API,
     handlers::incremental_alter_configs::API,
+    handlers::offset_delete::API,
     handlers::describe_cluster::API,
     handlers::list_config_resources::API,
     handlers::describe_topic_partitions::API,

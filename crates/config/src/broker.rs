@@ -65,8 +65,8 @@ impl BrokerConfig {
     /// The configuration of a node that starts with `settings`.
     ///
     /// Without a properties file, Milena's own start fills what nobody set: `node.id=1`, both roles, a plaintext
-    /// listener on `localhost:9092`, `./milena-data`. Such a node is a quorum of one and opens no controller
-    /// listener; `localhost:9093` is the address its voter set names.
+    /// listener on `localhost:9092`, `./milena-data`, internal topics of one replica, as Kafka's own sample file has them.
+    /// Such a node is a quorum of one and opens no controller listener; `localhost:9093` is the address its voter set names.
     ///
     /// # Errors
     /// Every value that is not allowed; if there is none, the first broken rule between values.
@@ -308,12 +308,17 @@ struct Layers {
 
 /// What Milena's start without a properties file sets where nobody else does.
 fn fill_own_start(settings: &mut Settings) {
-    const OWN: [(&str, &str); 5] = [
+    const OWN: [(&str, &str); 10] = [
         ("process.roles", "broker,controller"),
         ("listeners", "PLAINTEXT://localhost:9092"),
         ("log.dirs", "./milena-data"),
         ("controller.listener.names", "CONTROLLER"),
         ("controller.quorum.bootstrap.servers", "localhost:9093"),
+        ("offsets.topic.replication.factor", "1"),
+        ("transaction.state.log.replication.factor", "1"),
+        ("transaction.state.log.min.isr", "1"),
+        ("share.coordinator.state.topic.replication.factor", "1"),
+        ("share.coordinator.state.topic.min.isr", "1"),
     ];
     for (name, value) in OWN {
         settings.set(name.to_owned(), value.to_owned(), Origin::BuiltIn);

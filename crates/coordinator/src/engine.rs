@@ -1,6 +1,7 @@
 //! What a coordinator's state machine must be able to do, and what it may do while it handles an event.
 
 use milena_protocol::{DecodeError, ErrorCode, Uuid};
+use milena_records::Compression;
 
 use crate::records::Records;
 use crate::runtime::{Outbox, Then};
@@ -25,6 +26,8 @@ pub struct Input<'i, S> {
     pub now: Now,
     /// The settings in force.
     pub settings: &'i S,
+    /// Codec of what is written.
+    pub compression: Compression,
     /// Longest batch that the topic takes, bytes.
     pub max_batch_bytes: usize,
     /// Fills a buffer with random bytes.
@@ -105,7 +108,8 @@ impl<E: Engine> Cx<'_, '_, E> {
 
     /// A write that begins empty.
     pub fn records(&self) -> Records {
-        Records::new(self.input.now.wall_ms, self.input.max_batch_bytes)
+        let codec = self.input.compression;
+        Records::new(self.input.now.wall_ms, self.input.max_batch_bytes).compression(codec, codec.default_level())
     }
 
     /// Writes records and replays them; `after` comes back when they are committed, or could not be written.

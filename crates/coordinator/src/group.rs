@@ -34,7 +34,7 @@ use crate::engine::{Cx, Engine, Now, Replayed, Ticket};
 pub use api::{DeletedTopics, GroupSettings, Join, ListFilter, Reply, Request};
 pub use classic::State;
 use classic::{ClassicGroup, Identity};
-pub use fetch::FetchedGroup;
+pub use fetch::{FetchedGroup, FetchedOffset};
 pub use join::check_join;
 use offsets::{Committed, Offsets};
 

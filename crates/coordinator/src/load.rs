@@ -40,6 +40,11 @@ impl<E: Engine> Loader<E> {
         Self { engine, end_offset: 0, decompressor: Decompressor::new(max_decompressed_bytes) }
     }
 
+    /// The engine, to be looked at.
+    pub fn engine(&self) -> &E {
+        &self.engine
+    }
+
     /// Replays the next batch.
     ///
     /// # Errors

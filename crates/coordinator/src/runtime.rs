@@ -96,6 +96,11 @@ impl<E: Engine> Runtime<E> {
         &self.engine
     }
 
+    /// Offset after the last record that was written.
+    pub fn end_offset(&self) -> i64 {
+        self.end_offset
+    }
+
     /// A request comes in.
     pub fn request(&mut self, input: &mut Input<'_, E::Settings>, ticket: Ticket, request: E::Request<'_>) {
         self.event(input, |engine, cx| engine.handle(ticket, request, cx));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use milena_protocol::ErrorCode;
-use milena_records::{Batch, BatchMut};
+use milena_records::{Batch, BatchMut, Compression};
 
 use crate::engine::{Engine, Input, Now, Ticket};
 use crate::load::Loader;
@@ -56,7 +56,13 @@ pub(crate) struct Bench<E: Engine> {
 
 macro_rules! input {
     ($settings:expr, $log:expr, $random:ident) => {
-        Input { now: $log.now, settings: &$settings, max_batch_bytes: 1 << 20, random: &mut $random }
+        Input {
+            now: $log.now,
+            settings: &$settings,
+            compression: Compression::None,
+            max_batch_bytes: 1 << 20,
+            random: &mut $random,
+        }
     };
 }
 

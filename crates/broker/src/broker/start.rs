@@ -14,6 +14,7 @@ use milena_quorum::{ControllerRegistration, MetadataLog, MetadataLogOptions, Top
 use super::directories;
 use super::{Broker, BrokerError, Report, registration};
 use crate::controller::Controller;
+use crate::coordinators::Coordinators;
 use crate::dispatch::Dispatch;
 use crate::fetch_sessions::FetchSessions;
 use crate::maintenance::Maintenance;
@@ -154,11 +155,13 @@ impl Parts {
         let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots()).unwrap_or(0);
         let image = Published::from(Image::clone(log.image()));
         let live = Arc::new(Live { image: ArcSwap::from_pointee(image), config: ArcSwap::from_pointee(config) });
+        let coordinators = Arc::new(Coordinators::new(Arc::clone(&live), Arc::clone(&clock)));
         let publisher = Publisher {
             node_id,
             live: Arc::clone(&live),
             replicas: Arc::clone(&replicas),
             storage: Arc::clone(&storage),
+            coordinators: Arc::clone(&coordinators),
         };
         publisher.follow(log.unfence_broker(node_id, defaults, clock.now_ms())?);
         publisher.follow(log.report_recovered(node_id, clock.now_ms())?);
@@ -166,6 +169,8 @@ impl Parts {
         if let Some(fatal) = storage.fatal().borrow().clone() {
             return Err(fatal.into());
         }
+        coordinators.follow(&replicas.topics(), &live.image.load());
+        let coordinator_thread = coordinators.start().map_err(BrokerError::Thread)?;
         let (controller, handle) =
             Controller::start(log, Arc::clone(&live), publisher, Arc::clone(&clock)).map_err(BrokerError::Thread)?;
         let maintenance =
@@ -176,6 +181,7 @@ impl Parts {
             live,
             controller: handle,
             maintenance: maintenance.handle(),
+            coordinators: Arc::clone(&coordinators),
             fetch_sessions: FetchSessions::new(slots, SESSION_EVICTION),
             clock: Arc::clone(&clock),
             node: Node { id: node_id, cluster_id, kraft_version },
@@ -186,6 +192,7 @@ impl Parts {
             server,
             controller,
             maintenance,
+            coordinators: coordinator_thread,
             flush_timer,
             replicas,
             storage,

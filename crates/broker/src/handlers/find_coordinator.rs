@@ -1,14 +1,19 @@
 //! FindCoordinator. v1: key type, message. v3: flexible. v4: several keys. v6: share groups.
 //!
-//! No coordinator runs here, so every valid key is answered with an error that makes clients ask again.
+//! A group's coordinator leads its partition of `__consumer_offsets`, which is made when somebody asks. Other coordinators
+//! do not run here: their keys are answered with an error that makes clients ask again.
 
 use std::borrow::Cow;
 
+use milena_coordinator::partition_for;
+use milena_metadata::{Endpoint, Image};
 use milena_net::Outgoing;
 use milena_protocol::messages::FindCoordinatorRequest;
 use milena_protocol::messages::find_coordinator_response::{Coordinator, FindCoordinatorResponse};
 use milena_protocol::{ApiKey, ErrorCode, Str, Uuid};
 
+use crate::auto_topics;
+use crate::cluster_view::ClusterView;
 use crate::ports::Ports;
 use crate::registry::Api;
 use crate::request::{Call, Refusal};
@@ -25,46 +30,88 @@ const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 const SHARE: i8 = 2;
 
-fn handle(call: &Call<'_>, _ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+/// The topic whose partitions' leaders coordinate groups.
+const GROUPS_TOPIC: &str = "__consumer_offsets";
+
+fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: FindCoordinatorRequest<'_> = call.request()?;
-    call.answer(out, &response(&request, call.header.version))
+    let image = ports.image();
+    let finder = Finder { image: &image, view: ClusterView::new(image.cluster(), &call.peer.listener) };
+    call.answer(out, &finder.response(&request, call.header.version))?;
+    if request.key_type == GROUP && image.topics().get(GROUPS_TOPIC).is_none() {
+        auto_topics::create([GROUPS_TOPIC], ports);
+    }
+    Ok(())
 }
 
-fn response<'r>(request: &'r FindCoordinatorRequest<'r>, version: i16) -> FindCoordinatorResponse<'r> {
-    if version < FIRST_KEYS_VERSION {
-        let error = find(request.key_type, &request.key, version);
-        return FindCoordinatorResponse {
-            error_code: error.0,
-            error_message: Some(message(error)),
-            node_id: -1,
-            port: -1,
-            ..Default::default()
+/// Where a coordinator is.
+type Place<'i> = (i32, &'i Endpoint);
+
+struct Finder<'i> {
+    image: &'i Image,
+    view: ClusterView<'i>,
+}
+
+impl<'i> Finder<'i> {
+    fn response<'r>(&self, request: &'r FindCoordinatorRequest<'r>, version: i16) -> FindCoordinatorResponse<'r>
+    where
+        'i: 'r,
+    {
+        if version < FIRST_KEYS_VERSION {
+            let found = self.find(request.key_type, &request.key, version);
+            let (error, node_id, host, port) = fields(found);
+            let error_message = Some(message(error));
+            return FindCoordinatorResponse {
+                error_code: error.0,
+                error_message,
+                node_id,
+                host,
+                port,
+                ..Default::default()
+            };
+        }
+        let is_known_type = (GROUP..=SHARE).contains(&request.key_type);
+        let coordinator = |key: &'r Str<'r>| {
+            let (error, node_id, host, port) = fields(self.find(request.key_type, key, version));
+            Coordinator {
+                key: Cow::Borrowed(key),
+                node_id,
+                host,
+                port,
+                error_code: error.0,
+                error_message: Some(if is_known_type { "".into() } else { message(error) }),
+            }
         };
-    }
-    let is_known_type = (GROUP..=SHARE).contains(&request.key_type);
-    let coordinator = |key: &'r Str<'r>| {
-        let error = find(request.key_type, key, version);
-        Coordinator {
-            key: Cow::Borrowed(key),
-            node_id: -1,
-            port: -1,
-            error_code: error.0,
-            error_message: Some(if is_known_type { "".into() } else { message(error) }),
+        FindCoordinatorResponse {
+            coordinators: request.coordinator_keys.iter().map(coordinator).collect(),
             ..Default::default()
         }
-    };
-    FindCoordinatorResponse {
-        coordinators: request.coordinator_keys.iter().map(coordinator).collect(),
-        ..Default::default()
+    }
+
+    /// Where the coordinator of a key is, or why there is none.
+    fn find(&self, key_type: i8, key: &str, version: i16) -> Result<Place<'i>, ErrorCode> {
+        match key_type {
+            GROUP => self.leader(GROUPS_TOPIC, key).ok_or(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+            TRANSACTION => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+            SHARE if version >= FIRST_SHARE_VERSION && is_share_key(key) => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+            _ => Err(ErrorCode::INVALID_REQUEST),
+        }
+    }
+
+    /// The leader of the partition of an internal topic that a key belongs to.
+    fn leader(&self, topic: &str, key: &str) -> Option<Place<'i>> {
+        let topic = self.image.topics().get(topic)?;
+        let partition = topic.partition(partition_for(key, i32::try_from(topic.partitions.len()).ok()?))?;
+        let mut alive = self.view.alive();
+        alive.find(|(broker, _)| broker.id == partition.leader).map(|(broker, endpoint)| (broker.id, endpoint))
     }
 }
 
-/// The reason why a key has no coordinator.
-fn find(key_type: i8, key: &str, version: i16) -> ErrorCode {
-    match key_type {
-        GROUP | TRANSACTION => ErrorCode::COORDINATOR_NOT_AVAILABLE,
-        SHARE if version >= FIRST_SHARE_VERSION && is_share_key(key) => ErrorCode::COORDINATOR_NOT_AVAILABLE,
-        _ => ErrorCode::INVALID_REQUEST,
+/// Error, node, host and port of an answer.
+fn fields<'i>(found: Result<Place<'i>, ErrorCode>) -> (ErrorCode, i32, Str<'i>, i32) {
+    match found {
+        Ok((node, endpoint)) => (ErrorCode::NONE, node, endpoint.host.as_str().into(), i32::from(endpoint.port)),
+        Err(error) => (error, -1, "".into(), -1),
     }
 }
 
@@ -79,6 +126,7 @@ fn is_share_key(key: &str) -> bool {
 
 fn message(error: ErrorCode) -> Str<'static> {
     match error {
+        ErrorCode::NONE => "NONE".into(),
         ErrorCode::COORDINATOR_NOT_AVAILABLE => "no coordinator is available".into(),
         _ => "the key or its type is not valid in this version".into(),
     }
@@ -87,6 +135,7 @@ fn message(error: ErrorCode) -> Str<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_image::{LISTENER, broker, image, topic};
 
     #[test]
     fn a_share_key_is_a_group_a_topic_id_and_a_partition() {
@@ -98,25 +147,42 @@ mod tests {
         assert!(!is_share_key("g:AAAAAAAAAAAAAAAAAAAAAQ:x"));
     }
 
-    #[test]
-    fn groups_and_transactions_are_asked_to_come_back() {
-        for (version, key_type) in [(0, GROUP), (1, TRANSACTION), (3, GROUP)] {
-            let request = FindCoordinatorRequest { key: "g".into(), key_type, ..Default::default() };
-            let response = response(&request, version);
-            assert_eq!((response.error_code, response.node_id, response.port), (15, -1, -1));
-            assert!(response.coordinators.is_empty());
+    /// Two brokers, of which the second one is fenced, and a partition of groups on each.
+    fn cluster() -> Image {
+        let brokers = [broker(1, false), broker(2, true)];
+        image(brokers.into_iter().chain(topic(GROUPS_TOPIC, 1, &[&[1], &[2]])))
+    }
+
+    fn find(image: &Image, version: i16, request: &FindCoordinatorRequest<'static>) -> Vec<(i16, i32, String, i32)> {
+        let finder = Finder { image, view: ClusterView::new(image.cluster(), LISTENER) };
+        let response = finder.response(request, version);
+        let one = (response.error_code, response.node_id, response.host.to_string(), response.port);
+        if version < FIRST_KEYS_VERSION {
+            return vec![one];
         }
+        let all = response.coordinators.iter();
+        all.map(|found| (found.error_code, found.node_id, found.host.to_string(), found.port)).collect()
+    }
+
+    #[test]
+    fn a_groups_coordinator_leads_its_partition_and_is_alive() {
+        let image = cluster();
+        let request = |key: &'static str| FindCoordinatorRequest { key: key.into(), ..Default::default() };
+        assert_eq!(find(&image, 0, &request("b")), [(0, 1, "broker1".into(), 9092)]);
+        assert_eq!(find(&image, 3, &request("a")), [(15, -1, String::new(), -1)]);
+        assert_eq!(find(&Image::default(), 3, &request("b")), [(15, -1, String::new(), -1)]);
     }
 
     #[test]
     fn each_key_of_a_list_has_its_own_answer() {
-        let keys = vec!["a".into(), "g:AAAAAAAAAAAAAAAAAAAAAQ:0".into()];
+        let image = cluster();
+        let keys = vec!["b".into(), "g:AAAAAAAAAAAAAAAAAAAAAQ:0".into()];
         let codes = |key_type, version| {
             let request = FindCoordinatorRequest { key_type, coordinator_keys: keys.clone(), ..Default::default() };
-            let response = response(&request, version);
-            response.coordinators.iter().map(|c| c.error_code).collect::<Vec<_>>()
+            find(&image, version, &request).into_iter().map(|(error, ..)| error).collect::<Vec<_>>()
         };
-        assert_eq!(codes(GROUP, 4), [15, 15]);
+        assert_eq!(codes(GROUP, 4), [0, 15]);
+        assert_eq!(codes(TRANSACTION, 4), [15, 15]);
         assert_eq!(codes(SHARE, 6), [42, 15]);
         assert_eq!(codes(SHARE, 5), [42, 42]);
         assert_eq!(codes(3, 6), [42, 42]);

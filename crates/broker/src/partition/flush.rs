@@ -1,8 +1,8 @@
 //! When a partition is flushed, and what waits for it. `flush.messages` holds answers and consumers back until everything up to
 //! the append that reached it is durable, as Kafka does by flushing before it goes on; nobody waits for the other flushes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
 
 use milena_log::{Log, LogError};
 use milena_protocol::ErrorCode;
@@ -129,6 +129,9 @@ impl Partition {
             Err(error) => self.flush_failed(&error),
         }
         self.waiters.wake();
+        if let Some(coordinator) = self.commits.get().and_then(Weak::upgrade) {
+            coordinator.committed();
+        }
         if self.flushes.end() {
             self.flusher.queue(Arc::clone(self));
         }

@@ -32,8 +32,10 @@ impl Cluster {
         let storage = Storage::lock(shared, Arc::new(SimClock::new(0)), &ids, Path::new("/metadata")).unwrap();
         let config = BrokerConfig::load(&Settings::new()).unwrap();
         let live = Live { image: ArcSwap::from_pointee(image([]).into()), config: ArcSwap::from_pointee(config) };
-        let publisher =
-            Publisher { node_id: 1, live: Arc::new(live), replicas: Arc::default(), storage: Arc::new(storage) };
+        let live = Arc::new(live);
+        let coordinators = Arc::new(Coordinators::new(Arc::clone(&live), Arc::new(SimClock::new(0))));
+        let (replicas, storage) = (Arc::default(), Arc::new(storage));
+        let publisher = Publisher { node_id: 1, live, replicas, storage, coordinators };
         Self { disk, publisher }
     }
 

@@ -53,6 +53,21 @@ fn transcripts_are_current() {
     assert_eq!(files, names, "each API that is served has a transcript, and nothing else has");
 }
 
+/// APIs that are answered by a coordinator.
+const COORDINATED: [&str; 11] = [
+    "FindCoordinator",
+    "JoinGroup",
+    "SyncGroup",
+    "Heartbeat",
+    "LeaveGroup",
+    "OffsetCommit",
+    "OffsetFetch",
+    "OffsetDelete",
+    "DescribeGroups",
+    "ListGroups",
+    "DeleteGroups",
+];
+
 /// APIs whose answers are not those of Apache Kafka byte for byte: which APIs there are, whether coordinators are, and
 /// the order of a hash table.
 const OTHERWISE: [&str; 4] = ["ApiVersions", "FindCoordinator", "InitProducerId", "DescribeConfigs"];
@@ -93,8 +108,29 @@ impl Stand {
         Self { client, normal, topic_id }
     }
 
+    /// Waits for the coordinator of groups, and commits an offset for each of them.
+    fn coordinate(&mut self) {
+        let of = |group: &str| json!({"keyType": 0, "coordinatorKeys": [group]});
+        let groups =
+            std::iter::once(exchanges::GROUP.to_owned()).chain((0..10).map(|n| format!("{}{n}", exchanges::GROUP)));
+        for group in groups {
+            while self.client.call("FindCoordinator", 4, &of(&group)).unwrap()["coordinators"][0]["errorCode"] != 0 {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let commit = exchanges::commit(&group, "t", &self.topic_id, 0, -1);
+            let commit = wire::fit("OffsetCommitRequest", 8, &commit).unwrap();
+            let committed = |answer: &Value| answer["topics"][0]["partitions"][0]["errorCode"] == 0;
+            while !committed(&self.client.call("OffsetCommit", 8, &commit).unwrap()) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+
     /// All exchanges of an API.
     fn transcript(&mut self, api: &str, versions: RangeInclusive<i16>) -> String {
+        if COORDINATED.contains(&api) {
+            self.coordinate();
+        }
         let mut out = format!("{api}\n");
         for version in versions {
             for (title, body) in exchanges::of(api, &Stage { version, topic_id: &self.topic_id }) {

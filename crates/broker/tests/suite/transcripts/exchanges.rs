@@ -47,6 +47,21 @@ pub fn of(api: &str, stage: &Stage<'_>) -> Vec<Exchange> {
         "CreatePartitions" => create_partitions(stage),
         "ListConfigResources" => vec![("all types", json!({})), ("topics", json!({"resourceTypes": [2]}))],
         "DescribeTopicPartitions" => describe_topic_partitions(),
+        "JoinGroup" => join_group(),
+        "SyncGroup" => by_strangers(json!({"protocolType": "consumer", "protocolName": "range"})),
+        "Heartbeat" => by_strangers(json!({})),
+        "LeaveGroup" => vec![(
+            "a member that does not exist",
+            json!({"groupId": GROUP, "memberId": "m", "members": [{"memberId": "m"}, {"memberId": "", "groupInstanceId": "i"}]}),
+        )],
+        "OffsetCommit" => offset_commit(stage),
+        "OffsetFetch" => offset_fetch(stage),
+        "OffsetDelete" => offset_delete(),
+        "DescribeGroups" => vec![("a group and one that does not exist", json!({"groups": [GROUP, "missing"]}))],
+        "DeleteGroups" => vec![(
+            "a group and one that does not exist",
+            json!({"groupsNames": [format!("{GROUP}{}", stage.version), "missing"]}),
+        )],
         _ => vec![("the defaults", json!({}))],
     }
 }
@@ -262,4 +277,74 @@ fn describe_topic_partitions() -> Vec<Exchange> {
         ("from the cursor on", json!({"topics": [{"name": "t"}], "cursor": {"topicName": "t", "partitionIndex": 1}})),
         ("a topic that does not exist", ask("missing", 2000)),
     ]
+}
+
+/// A group with an offset of partition 0 of `t`; those with the number of a version behind it have one too.
+pub const GROUP: &str = "group";
+
+/// An OffsetCommit of one partition.
+pub fn commit(group: &str, topic: &str, topic_id: &str, partition: i32, generation: i32) -> Value {
+    let offset =
+        json!({"partitionIndex": partition, "committedOffset": 2, "committedLeaderEpoch": 0, "committedMetadata": "m"});
+    let topic = json!({"name": topic, "topicId": topic_id, "partitions": [offset]});
+    json!({"groupId": group, "generationIdOrMemberEpoch": generation, "memberId": "", "topics": [topic]})
+}
+
+fn offset_commit(stage: &Stage<'_>) -> Vec<Exchange> {
+    vec![
+        ("an offset", commit(GROUP, "t", stage.topic_id, 0, -1)),
+        ("a partition that does not exist", commit(GROUP, "t", stage.topic_id, 9, -1)),
+        ("a topic that does not exist", commit(GROUP, "missing", UNKNOWN_ID, 0, -1)),
+        ("in a generation of a group that does not exist", commit("missing", "t", stage.topic_id, 0, 1)),
+    ]
+}
+
+fn offset_fetch(stage: &Stage<'_>) -> Vec<Exchange> {
+    let ask = |group: &str, all: bool| {
+        let mut topic = json!({"name": "t", "partitionIndexes": [0, 1]});
+        let before = if all { Value::Null } else { json!([topic]) };
+        topic["topicId"] = stage.topic_id.into();
+        let topics = if all { Value::Null } else { json!([topic]) };
+        json!({"groupId": group, "topics": before, "groups": [{"groupId": group, "topics": topics}]})
+    };
+    let mut all = vec![("of a group", ask(GROUP, false)), ("of a group that does not exist", ask("missing", false))];
+    if stage.version >= 2 {
+        all.push(("all of a group", ask(GROUP, true)));
+    }
+    all
+}
+
+fn offset_delete() -> Vec<Exchange> {
+    let ask = |group: &str, topic: &str| json!({"groupId": group, "topics": [{"name": topic, "partitions": [{"partitionIndex": 0}]}]});
+    vec![
+        ("an offset", ask(GROUP, "t")),
+        ("of a topic that does not exist", ask(GROUP, "missing")),
+        ("of a group that does not exist", ask("missing", "t")),
+    ]
+}
+
+fn join_group() -> Vec<Exchange> {
+    let ask = |group: &str, session: i32, member: &str| {
+        let protocol = json!({"name": "range", "metadata": ""});
+        json!({
+            "groupId": group, "sessionTimeoutMs": session, "rebalanceTimeoutMs": 10000, "memberId": member,
+            "protocolType": "consumer", "protocols": [protocol],
+        })
+    };
+    vec![
+        ("a session that is too short", ask("g", 1, "")),
+        ("without a group", ask("", 10000, "")),
+        ("a member of a group that does not exist", ask("g", 10000, "m")),
+    ]
+}
+
+/// A request of a member of a group that does not exist, and one without a group.
+fn by_strangers(mut body: Value) -> Vec<Exchange> {
+    let mut ask = |group: &str| {
+        for (name, value) in [("groupId", json!(group)), ("generationId", json!(1)), ("memberId", json!("m"))] {
+            body[name] = value;
+        }
+        body.clone()
+    };
+    vec![("of a group that does not exist", ask("g")), ("without a group", ask(""))]
 }

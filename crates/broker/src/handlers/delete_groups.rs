@@ -1,0 +1,39 @@
+//! DeleteGroups. v1: throttle time. v2: flexible. v3: message.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use milena_coordinator::group::{Reply as GroupReply, Request};
+use milena_net::{LocalBoxFuture, Reply};
+use milena_protocol::messages::delete_groups_request::DeleteGroupsRequest;
+use milena_protocol::messages::delete_groups_response::{DeletableGroupResult, DeleteGroupsResponse};
+use milena_protocol::{ApiKey, ErrorCode};
+
+use crate::dispatch::frame;
+use crate::ports::Ports;
+use crate::registry::Api;
+use crate::request::{OwnedRequest, Refusal};
+
+/// The registry's line.
+pub const API: Api = Api::later(ApiKey::DELETE_GROUPS, 0..=3, handle);
+
+fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+    Box::pin(async move {
+        let call = request.call();
+        let asked: DeleteGroupsRequest<'_> = call.request()?;
+        let mut seen = BTreeSet::new();
+        let mut results = Vec::with_capacity(asked.groups_names.len());
+        for id in asked.groups_names.iter().filter(|id| seen.insert(&***id)) {
+            let ids = std::slice::from_ref(id);
+            match ports.coordinators.groups().request(id, Request::DeleteGroups(ids)).get().await {
+                Ok(GroupReply::DeleteGroups(deleted)) => results.extend(deleted),
+                other => {
+                    let error = other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);
+                    let group_id = id.as_ref().into();
+                    results.push(DeletableGroupResult { group_id, error_code: error.0, ..Default::default() });
+                }
+            }
+        }
+        frame(|out| call.answer(out, &DeleteGroupsResponse { results, ..Default::default() }))
+    })
+}

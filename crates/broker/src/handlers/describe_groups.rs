@@ -1,0 +1,61 @@
+//! DescribeGroups. v1: throttle time. v3: authorized operations. v4: static members. v5: flexible. v6: a group that does not
+//! exist is an error.
+
+use std::sync::Arc;
+
+use milena_coordinator::group::{Reply as GroupReply, Request};
+use milena_net::{LocalBoxFuture, Reply};
+use milena_protocol::messages::describe_groups_request::DescribeGroupsRequest;
+use milena_protocol::messages::describe_groups_response::{DescribeGroupsResponse, DescribedGroup};
+use milena_protocol::{ApiKey, ErrorCode, Str};
+
+use crate::authorized_operations;
+use crate::dispatch::frame;
+use crate::ports::Ports;
+use crate::registry::Api;
+use crate::request::{OwnedRequest, Refusal};
+
+/// The registry's line.
+pub const API: Api = Api::later(ApiKey::DESCRIBE_GROUPS, 0..=6, handle);
+
+/// First version in which a group that does not exist is an error.
+const FIRST_NOT_FOUND_VERSION: i16 = 6;
+/// State of a group that does not exist.
+const DEAD: &str = "Dead";
+
+fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+    Box::pin(async move {
+        let call = request.call();
+        let asked: DescribeGroupsRequest<'_> = call.request()?;
+        let version = call.header.version;
+        let mut groups = Vec::with_capacity(asked.groups.len());
+        for id in &asked.groups {
+            let ids = std::slice::from_ref(id);
+            let answer = ports.coordinators.groups().request(id, Request::Describe(ids)).get().await;
+            groups.push(described(id, answer, asked.include_authorized_operations, version));
+        }
+        frame(|out| call.answer(out, &DescribeGroupsResponse { groups, ..Default::default() }))
+    })
+}
+
+fn described<'r>(
+    id: &'r Str<'r>,
+    answer: Result<GroupReply, ErrorCode>,
+    asked_for_operations: bool,
+    version: i16,
+) -> DescribedGroup<'r> {
+    let mut group = match answer {
+        Ok(GroupReply::Describe(mut groups)) if groups.len() == 1 => groups.remove(0),
+        other => {
+            let error = other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);
+            return DescribedGroup { group_id: id.as_ref().into(), error_code: error.0, ..Default::default() };
+        }
+    };
+    if version >= FIRST_NOT_FOUND_VERSION && group.group_state == DEAD {
+        group.error_code = ErrorCode::GROUP_ID_NOT_FOUND.0;
+        group.error_message = Some(format!("Group {id} not found.").into());
+    } else {
+        group.authorized_operations = authorized_operations::group(asked_for_operations);
+    }
+    group
+}

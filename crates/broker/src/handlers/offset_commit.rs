@@ -1,0 +1,130 @@
+//! OffsetCommit. v2 to v4: how long the offsets are kept. v3: throttle time. v6: leader epochs. v7: static members. v8:
+//! flexible. v9: members of either protocol, GROUP_ID_NOT_FOUND. v10: topics by id.
+//!
+//! What does not exist is refused here; the rest is one append of the group's coordinator.
+
+use std::sync::Arc;
+
+use milena_coordinator::group::{Reply, Request};
+use milena_metadata::{Image, Topic};
+use milena_net::{Outgoing, Replies};
+use milena_protocol::messages::offset_commit_request::{OffsetCommitRequest, OffsetCommitRequestTopic};
+use milena_protocol::messages::offset_commit_response::{
+    OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use milena_protocol::{ApiKey, ErrorCode};
+
+use crate::coordinators::Answer;
+use crate::ports::Ports;
+use crate::registry::Api;
+use crate::request::{Call, Header, Refusal, answer};
+
+/// The registry's line.
+pub const API: Api = Api::either(ApiKey::OFFSET_COMMIT, 2..=10, serve);
+
+/// First version that names topics by id.
+const FIRST_TOPIC_ID_VERSION: i16 = 10;
+
+type Answered = Vec<OffsetCommitResponseTopic<'static>>;
+
+fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+    let mut request: OffsetCommitRequest<'_> = call.request()?;
+    let version = call.header.version;
+    let asked = std::mem::take(&mut request.topics);
+    let (good, refused) = sort(asked, &ports.image(), version);
+    if good.is_empty() {
+        return Answer::Now(Ok(Reply::Commit(Vec::new())))
+            .send(call, replies, move |header, reply, out| write(header, reply, Vec::new(), refused, out));
+    }
+    // What is answered when there is nobody to ask.
+    let all = good.iter().map(|topic| answer_topic(topic, topic.partitions.iter().map(|p| p.partition_index)));
+    let all = all.collect();
+    request.topics = good;
+    let group = request.group_id.clone();
+    let answer = ports.coordinators.groups().request(&group, Request::Commit { request, version });
+    answer.send(call, replies, move |header, reply, out| write(header, reply, all, refused, out))
+}
+
+/// Those topics and partitions that exist, with names and ids, and the answers for the others.
+fn sort<'r>(
+    asked: Vec<OffsetCommitRequestTopic<'r>>,
+    image: &Image,
+    version: i16,
+) -> (Vec<OffsetCommitRequestTopic<'r>>, Answered) {
+    let (mut good, mut refused) = (Vec::with_capacity(asked.len()), Answered::new());
+    for mut topic in asked {
+        let (known, unknown) = match find(&topic, image, version) {
+            Ok(found) => {
+                topic.name = found.name.to_string().into();
+                topic.topic_id = found.id;
+                let (known, unknown) = std::mem::take(&mut topic.partitions)
+                    .into_iter()
+                    .partition(|partition| found.partition(partition.partition_index).is_some());
+                (known, (unknown, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))
+            }
+            Err(error) => (Vec::new(), (std::mem::take(&mut topic.partitions), error)),
+        };
+        let (unknown, error) = unknown;
+        if !unknown.is_empty() {
+            let mut answer = answer_topic(&topic, unknown.iter().map(|partition| partition.partition_index));
+            answer.partitions.iter_mut().for_each(|partition| partition.error_code = error.0);
+            refused.push(answer);
+        }
+        if !known.is_empty() {
+            topic.partitions = known;
+            good.push(topic);
+        }
+    }
+    (good, refused)
+}
+
+fn find<'i>(topic: &OffsetCommitRequestTopic<'_>, image: &'i Image, version: i16) -> Result<&'i Arc<Topic>, ErrorCode> {
+    if version >= FIRST_TOPIC_ID_VERSION {
+        image.topics().get_by_id(topic.topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
+    } else {
+        image.topics().get(&topic.name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
+    }
+}
+
+fn answer_topic(
+    topic: &OffsetCommitRequestTopic<'_>,
+    partitions: impl Iterator<Item = i32>,
+) -> OffsetCommitResponseTopic<'static> {
+    OffsetCommitResponseTopic {
+        name: topic.name.to_string().into(),
+        topic_id: topic.topic_id,
+        partitions: partitions
+            .map(|partition_index| OffsetCommitResponsePartition { partition_index, error_code: 0 })
+            .collect(),
+    }
+}
+
+/// Answers with what was refused, then what the coordinator says; `all` is what it was asked.
+fn write(
+    header: &Header<'_>,
+    reply: Result<Reply, ErrorCode>,
+    mut all: Answered,
+    refused: Answered,
+    out: &mut Outgoing,
+) -> Result<(), Refusal> {
+    let answered = match reply {
+        Ok(Reply::Commit(topics)) => topics,
+        other => {
+            let error = other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);
+            let partitions = all.iter_mut().flat_map(|topic| &mut topic.partitions);
+            partitions.for_each(|partition| partition.error_code = error.0);
+            all
+        }
+    };
+    let mut topics = refused;
+    let by_itself = topics.len();
+    for topic in answered {
+        let known =
+            topics[..by_itself].iter_mut().find(|known| known.topic_id == topic.topic_id && known.name == topic.name);
+        match known {
+            Some(known) => known.partitions.extend(topic.partitions),
+            None => topics.push(topic),
+        }
+    }
+    answer(header, out, &OffsetCommitResponse { topics, ..Default::default() }).map(drop)
+}

@@ -1,0 +1,71 @@
+//! OffsetDelete. There is one version.
+
+use std::sync::Arc;
+
+use milena_coordinator::group::{Reply, Request};
+use milena_net::{Outgoing, Replies};
+use milena_protocol::messages::offset_delete_request::OffsetDeleteRequest;
+use milena_protocol::messages::offset_delete_response::{
+    OffsetDeleteResponse, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
+};
+use milena_protocol::{ApiKey, ErrorCode};
+
+use crate::coordinators::Answer;
+use crate::ports::Ports;
+use crate::registry::Api;
+use crate::request::{Call, Header, Refusal, answer};
+
+/// The registry's line.
+pub const API: Api = Api::either(ApiKey::OFFSET_DELETE, 0..=0, serve);
+
+fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+    let mut request: OffsetDeleteRequest<'_> = call.request()?;
+    let image = ports.image();
+    let mut refused = Vec::new();
+    for topic in &mut request.topics {
+        let found = image.topics().get(&topic.name);
+        let exists = |partition: i32| found.is_some_and(|found| found.partition(partition).is_some());
+        let unknown = topic.partitions.iter().filter(|partition| !exists(partition.partition_index));
+        let unknown = unknown.map(|partition| OffsetDeleteResponsePartition {
+            partition_index: partition.partition_index,
+            error_code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0,
+        });
+        let partitions: Vec<_> = unknown.collect();
+        if !partitions.is_empty() {
+            refused.push(OffsetDeleteResponseTopic { name: topic.name.to_string().into(), partitions });
+        }
+        topic.partitions.retain(|partition| exists(partition.partition_index));
+    }
+    request.topics.retain(|topic| !topic.partitions.is_empty());
+    let answer = if request.group_id.is_empty() {
+        Answer::Now(Err(ErrorCode::INVALID_GROUP_ID))
+    } else {
+        let group = request.group_id.clone();
+        ports.coordinators.groups().request(&group, Request::DeleteOffsets(request))
+    };
+    answer.send(call, replies, move |header, reply, out| write(header, reply, refused, out))
+}
+
+fn write(
+    header: &Header<'_>,
+    reply: Result<Reply, ErrorCode>,
+    refused: Vec<OffsetDeleteResponseTopic<'static>>,
+    out: &mut Outgoing,
+) -> Result<(), Refusal> {
+    let mut response = match reply {
+        Ok(Reply::DeleteOffsets(response)) => response,
+        other => {
+            let error = other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);
+            OffsetDeleteResponse { error_code: error.0, ..Default::default() }
+        }
+    };
+    if response.error_code == 0 {
+        for topic in refused {
+            match response.topics.iter_mut().find(|known| known.name == topic.name) {
+                Some(known) => known.partitions.extend(topic.partitions),
+                None => response.topics.push(topic),
+            }
+        }
+    }
+    answer(header, out, &response).map(drop)
+}
