@@ -230,15 +230,11 @@ impl<'a> Fields<'a> {
     }
 
     fn varint(&mut self) -> Result<i32, RecordFault> {
-        let (value, size) = varint::read_varint(self.rest)?;
-        self.rest = &self.rest[size..];
-        Ok(value)
+        Ok(varint::take_varint(&mut self.rest)?)
     }
 
     fn varlong(&mut self) -> Result<i64, RecordFault> {
-        let (value, size) = varint::read_varlong(self.rest)?;
-        self.rest = &self.rest[size..];
-        Ok(value)
+        Ok(varint::take_varlong(&mut self.rest)?)
     }
 
     fn take(&mut self, size: usize) -> Result<&'a [u8], RecordFault> {

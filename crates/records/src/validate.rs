@@ -105,19 +105,18 @@ pub fn walk_each(
     }
 }
 
-fn walk_plain(body: &[u8], count: i32, mut visit: impl FnMut(&RecordShape)) -> Result<u64, RecordError> {
-    let mut slice = Slice { bytes: body, at: 0 };
-    for index in 0..count {
-        if slice.at == body.len() {
-            return Err(RecordError::Missing { index, count });
-        }
-        let shape = read_shape::<_, true>(&mut slice, index, i32::MAX).map_err(|stop| stop.at(index))?;
-        visit(&shape);
+fn walk_plain(body: &[u8], count: i32, visit: impl FnMut(&RecordShape)) -> Result<u64, RecordError> {
+    let mut bytes = Whole { rest: body };
+    let mut index = 0;
+    walk_whole::<true>(&mut bytes, &mut index, count, i32::MAX, visit).map_err(|stop| stop.at(index))?;
+    match (index < count, bytes.rest.is_empty()) {
+        (true, _) => Err(RecordError::Missing { index, count }),
+        (false, false) => Err(RecordError::LeftOver { count }),
+        (false, true) => Ok(body.len() as u64),
     }
-    if slice.at == body.len() { Ok(body.len() as u64) } else { Err(RecordError::LeftOver { count }) }
 }
 
-/// Most records lie whole within one piece and are read from the slice; one that does not is read again byte by byte, with the next
+/// Most records lie whole within one piece and are read from it in one go; one that does not is read again byte by byte, with the next
 /// pieces taken as they are needed.
 fn walk_compressed(
     mut window: Window<'_>,
@@ -125,24 +124,44 @@ fn walk_compressed(
     max_size: i32,
     mut visit: impl FnMut(&RecordShape),
 ) -> Result<u64, RecordError> {
-    for index in 0..count {
+    let mut index = 0;
+    while index < count {
         if window.at_end()? {
             return Err(RecordError::Missing { index, count });
         }
-        let mut slice = Slice { bytes: window.output.filled(), at: window.at };
-        let shape = match read_shape::<_, false>(&mut slice, index, max_size) {
-            Ok(shape) => {
-                window.at = slice.at;
-                shape
-            }
+        let mut piece = Whole { rest: &window.output.filled()[window.at..] };
+        let walked = walk_whole::<false>(&mut piece, &mut index, count, max_size, &mut visit);
+        window.at = window.output.filled().len() - piece.rest.len();
+        match walked {
+            Ok(()) => {}
             Err(Stop::Fault(RecordFault::Truncated)) => {
-                read_shape::<_, false>(&mut window, index, max_size).map_err(|stop| stop.at(index))?
+                let shape = read_shape::<_, false>(&mut window, index, max_size).map_err(|stop| stop.at(index))?;
+                visit(&shape);
+                index += 1;
             }
             Err(stop) => return Err(stop.at(index)),
-        };
-        visit(&shape);
+        }
     }
-    if window.at_end()? { Ok(window.position()) } else { Err(RecordError::LeftOver { count }) }
+    if window.at_end()? { Ok(window.mark()) } else { Err(RecordError::LeftOver { count }) }
+}
+
+/// Walks from record `index` on to record `count` or to the end of the bytes, and counts up `index`. At an error, the record to blame has
+/// not been taken from the bytes.
+fn walk_whole<const STRICT: bool>(
+    bytes: &mut Whole<'_>,
+    index: &mut i32,
+    count: i32,
+    max_size: i32,
+    mut visit: impl FnMut(&RecordShape),
+) -> Result<(), Stop> {
+    let mut ahead = Whole { rest: bytes.rest };
+    while *index < count && !ahead.rest.is_empty() {
+        let shape = read_shape::<_, STRICT>(&mut ahead, *index, max_size)?;
+        bytes.rest = ahead.rest;
+        visit(&shape);
+        *index += 1;
+    }
+    Ok(())
 }
 
 /// Why a record could not be read.
@@ -173,8 +192,10 @@ trait Source {
     fn varlong(&mut self) -> Result<i64, Stop>;
     fn byte(&mut self) -> Result<u8, Stop>;
     fn skip(&mut self, bytes: usize) -> Result<(), Stop>;
-    /// Bytes read since the beginning.
-    fn position(&self) -> u64;
+    /// Where the source stands, for [`Self::read_since`].
+    fn mark(&self) -> u64;
+    /// Bytes read since it stood there.
+    fn read_since(&self, mark: u64) -> u64;
     /// Bytes to come, as far as they are known.
     fn available(&self) -> usize;
 
@@ -203,7 +224,7 @@ fn read_shape<S: Source, const STRICT: bool>(source: &mut S, index: i32, max_siz
     if STRICT && size > available as u64 {
         return Err(RecordFault::LengthBeyondBytes { length, available }.into());
     }
-    let start = source.position();
+    let start = source.mark();
     let attributes = source.byte()?.cast_signed();
     let timestamp_delta = source.varlong()?;
     let offset_delta = source.varint()?;
@@ -217,7 +238,7 @@ fn read_shape<S: Source, const STRICT: bool>(source: &mut S, index: i32, max_siz
         source.field()?.ok_or(RecordFault::NullHeaderKey)?;
         source.field()?;
     }
-    let length_fits = source.position() - start == size;
+    let length_fits = source.read_since(start) == size;
     if STRICT && !length_fits {
         return Err(RecordFault::LengthMismatch { length }.into());
     }
@@ -234,50 +255,47 @@ fn read_shape<S: Source, const STRICT: bool>(source: &mut S, index: i32, max_siz
 }
 
 /// Bytes that are all there.
-struct Slice<'a> {
-    bytes: &'a [u8],
-    at: usize,
+struct Whole<'a> {
+    rest: &'a [u8],
 }
 
-impl Source for Slice<'_> {
+impl Source for Whole<'_> {
     #[inline]
     fn varint(&mut self) -> Result<i32, Stop> {
-        let (value, size) = varint::read_varint(&self.bytes[self.at..])?;
-        self.at += size;
-        Ok(value)
+        Ok(varint::take_varint(&mut self.rest)?)
     }
 
     #[inline]
     fn varlong(&mut self) -> Result<i64, Stop> {
-        let (value, size) = varint::read_varlong(&self.bytes[self.at..])?;
-        self.at += size;
-        Ok(value)
+        Ok(varint::take_varlong(&mut self.rest)?)
     }
 
     #[inline]
     fn byte(&mut self) -> Result<u8, Stop> {
-        let byte = *self.bytes.get(self.at).ok_or(RecordFault::Truncated)?;
-        self.at += 1;
-        Ok(byte)
+        let (byte, rest) = self.rest.split_first().ok_or(RecordFault::Truncated)?;
+        self.rest = rest;
+        Ok(*byte)
     }
 
     #[inline]
     fn skip(&mut self, bytes: usize) -> Result<(), Stop> {
-        if bytes > self.available() {
-            return Err(RecordFault::Truncated.into());
-        }
-        self.at += bytes;
+        self.rest = self.rest.get(bytes..).ok_or(RecordFault::Truncated)?;
         Ok(())
     }
 
     #[inline]
-    fn position(&self) -> u64 {
-        self.at as u64
+    fn mark(&self) -> u64 {
+        self.rest.len() as u64
+    }
+
+    #[inline]
+    fn read_since(&self, mark: u64) -> u64 {
+        mark - self.rest.len() as u64
     }
 
     #[inline]
     fn available(&self) -> usize {
-        self.bytes.len() - self.at
+        self.rest.len()
     }
 }
 
@@ -330,12 +348,12 @@ impl<'a> Window<'a> {
 impl Source for Window<'_> {
     fn varint(&mut self) -> Result<i32, Stop> {
         let (bytes, size) = self.number(varint::MAX_VARINT)?;
-        Ok(varint::read_varint(&bytes[..size])?.0)
+        Ok(varint::take_varint(&mut &bytes[..size])?)
     }
 
     fn varlong(&mut self) -> Result<i64, Stop> {
         let (bytes, size) = self.number(varint::MAX_VARLONG)?;
-        Ok(varint::read_varlong(&bytes[..size])?.0)
+        Ok(varint::take_varlong(&mut &bytes[..size])?)
     }
 
     fn byte(&mut self) -> Result<u8, Stop> {
@@ -360,8 +378,12 @@ impl Source for Window<'_> {
         Ok(())
     }
 
-    fn position(&self) -> u64 {
+    fn mark(&self) -> u64 {
         self.dropped + self.at as u64
+    }
+
+    fn read_since(&self, mark: u64) -> u64 {
+        self.mark() - mark
     }
 
     fn available(&self) -> usize {

@@ -17,41 +17,64 @@ pub enum VarintError {
     TooLong,
 }
 
-/// Reads a varint; the value and how many bytes it took. Longer forms than needed are read too; bits beyond 32 are dropped.
+/// Takes a varint off the front of `rest`. Longer forms than needed are read too; bits beyond 32 are dropped.
 ///
 /// # Errors
-/// [`VarintError`].
+/// [`VarintError`]; nothing is taken then.
 #[inline]
-pub fn read_varint(bytes: &[u8]) -> Result<(i32, usize), VarintError> {
-    if let Some(&first) = bytes.first()
-        && first < 0x80
-    {
-        return Ok((unzigzag32(u32::from(first)), 1));
-    }
-    let mut value = 0u32;
-    for (index, &byte) in bytes.iter().take(MAX_VARINT).enumerate() {
-        value |= u32::from(byte & 0x7f) << (7 * index);
-        if byte < 0x80 {
-            return Ok((unzigzag32(value), index + 1));
+pub fn take_varint(rest: &mut &[u8]) -> Result<i32, VarintError> {
+    match **rest {
+        [first, ref after @ ..] if first < 0x80 => {
+            *rest = after;
+            Ok(unzigzag32(u32::from(first)))
+        }
+        [first, second, ref after @ ..] if second < 0x80 => {
+            *rest = after;
+            Ok(unzigzag32(u32::from(first & 0x7f) | u32::from(second) << 7))
+        }
+        _ => {
+            let (value, size) = read_long(rest, MAX_VARINT)?;
+            *rest = &rest[size..];
+            Ok(unzigzag32(value as u32))
         }
     }
-    Err(if bytes.len() < MAX_VARINT { VarintError::Truncated } else { VarintError::TooLong })
 }
 
-/// Reads a varlong; the value and how many bytes it took. Longer forms than needed are read too; bits beyond 64 are dropped.
+/// Takes a varlong off the front of `rest`. Longer forms than needed are read too; bits beyond 64 are dropped.
 ///
 /// # Errors
-/// [`VarintError`].
+/// [`VarintError`]; nothing is taken then.
 #[inline]
-pub fn read_varlong(bytes: &[u8]) -> Result<(i64, usize), VarintError> {
-    let mut value = 0u64;
-    for (index, &byte) in bytes.iter().take(MAX_VARLONG).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * index);
-        if byte < 0x80 {
-            return Ok((unzigzag64(value), index + 1));
+pub fn take_varlong(rest: &mut &[u8]) -> Result<i64, VarintError> {
+    match **rest {
+        [first, ref after @ ..] if first < 0x80 => {
+            *rest = after;
+            Ok(unzigzag64(u64::from(first)))
+        }
+        [first, second, ref after @ ..] if second < 0x80 => {
+            *rest = after;
+            Ok(unzigzag64(u64::from(first & 0x7f) | u64::from(second) << 7))
+        }
+        _ => {
+            let (value, size) = read_long(rest, MAX_VARLONG)?;
+            *rest = &rest[size..];
+            Ok(unzigzag64(value))
         }
     }
-    Err(if bytes.len() < MAX_VARLONG { VarintError::Truncated } else { VarintError::TooLong })
+}
+
+/// One of any length; its bits and how many bytes it takes. Most take one or two: this is kept out of their way, and it is given the
+/// bytes by value, so that the caller's slice stays in registers.
+#[inline(never)]
+fn read_long(bytes: &[u8], most: usize) -> Result<(u64, usize), VarintError> {
+    let mut value = 0u64;
+    for (index, &byte) in bytes.iter().take(most).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte < 0x80 {
+            return Ok((value, index + 1));
+        }
+    }
+    Err(if bytes.len() < most { VarintError::Truncated } else { VarintError::TooLong })
 }
 
 /// Appends `value` in its shortest form.
@@ -92,6 +115,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The value, and how many bytes it took.
+    fn read<T>(take: impl Fn(&mut &[u8]) -> Result<T, VarintError>, bytes: &[u8]) -> Result<(T, usize), VarintError> {
+        let mut rest = bytes;
+        let value = take(&mut rest);
+        assert!(value.is_ok() || rest.len() == bytes.len(), "an error takes nothing");
+        value.map(|value| (value, bytes.len() - rest.len()))
+    }
+
     #[test]
     fn values_have_the_bytes_of_the_zigzag_encoding() {
         for (value, bytes) in [
@@ -108,19 +139,19 @@ mod tests {
             let mut out = Vec::new();
             write_varint(&mut out, value);
             assert_eq!(out, bytes, "{value}");
-            assert_eq!(read_varint(bytes), Ok((value, bytes.len())));
+            assert_eq!(read(take_varint, bytes), Ok((value, bytes.len())));
         }
     }
 
     #[test]
     fn an_overlong_form_is_read_and_a_sixth_byte_is_refused() {
-        assert_eq!(read_varint(&[0x82, 0x00]), Ok((1, 2)));
-        assert_eq!(read_varint(&[0x82, 0x80, 0x80, 0x80, 0x00]), Ok((1, 5)));
-        assert_eq!(read_varint(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x00]), Err(VarintError::TooLong));
-        assert_eq!(read_varint(&[0x80, 0x80]), Err(VarintError::Truncated));
-        assert_eq!(read_varint(&[]), Err(VarintError::Truncated));
-        assert_eq!(read_varlong(&[0x80; 10]), Err(VarintError::TooLong));
-        assert_eq!(read_varlong(&[0x80; 9]), Err(VarintError::Truncated));
+        assert_eq!(read(take_varint, &[0x82, 0x00]), Ok((1, 2)));
+        assert_eq!(read(take_varint, &[0x82, 0x80, 0x80, 0x80, 0x00]), Ok((1, 5)));
+        assert_eq!(read(take_varint, &[0x80, 0x80, 0x80, 0x80, 0x80, 0x00]), Err(VarintError::TooLong));
+        assert_eq!(read(take_varint, &[0x80, 0x80]), Err(VarintError::Truncated));
+        assert_eq!(read(take_varint, &[]), Err(VarintError::Truncated));
+        assert_eq!(read(take_varlong, &[0x80; 10]), Err(VarintError::TooLong));
+        assert_eq!(read(take_varlong, &[0x80; 9]), Err(VarintError::Truncated));
     }
 
     proptest! {
@@ -130,13 +161,13 @@ mod tests {
             write_varlong(&mut out, value);
             prop_assert_eq!(out.len(), size_of_varlong(value));
             out.push(follow);
-            prop_assert_eq!(read_varlong(&out), Ok((value, out.len() - 1)));
+            prop_assert_eq!(read(take_varlong, &out), Ok((value, out.len() - 1)));
             let small = value as i32;
             let mut out = Vec::new();
             write_varint(&mut out, small);
             prop_assert_eq!(out.len(), size_of_varlong(i64::from(small)));
             out.push(follow);
-            prop_assert_eq!(read_varint(&out), Ok((small, out.len() - 1)));
+            prop_assert_eq!(read(take_varint, &out), Ok((small, out.len() - 1)));
         }
     }
 }
