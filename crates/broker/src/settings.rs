@@ -92,6 +92,7 @@ fn log_config(broker: &BrokerConfig, config: &TopicConfig) -> LogConfig {
         segment_bytes: u64::try_from(config.segment_bytes).unwrap_or(0),
         segment_ms: config.segment_ms,
         segment_jitter_ms: config.segment_jitter_ms,
+        preallocate: config.preallocate,
         segment_index_bytes: u64::try_from(config.segment_index_bytes).unwrap_or(0),
         index_interval_bytes: u64::try_from(config.index_interval_bytes).unwrap_or(0),
         compact: config.cleanup_policy.compact,

@@ -9,6 +9,8 @@ pub struct LogConfig {
     pub segment_ms: i64,
     /// `segment.jitter.ms`: up to this much less than `segment_ms`, differently for each segment, ms.
     pub segment_jitter_ms: i64,
+    /// `preallocate`: a new segment's `.log` has its full length from the start.
+    pub preallocate: bool,
     /// `segment.index.bytes`: a segment's `.index` and `.timeindex` grow to at most this each.
     pub segment_index_bytes: u64,
     /// `index.interval.bytes`: an index entry is due when more than this was appended since the last one.
@@ -31,6 +33,13 @@ pub struct LogConfig {
     pub transaction_verification: bool,
 }
 
+impl LogConfig {
+    /// Length of a new `.log` file, bytes.
+    pub(crate) fn new_length(&self) -> u64 {
+        if self.preallocate { self.segment_bytes } else { 0 }
+    }
+}
+
 impl Default for LogConfig {
     /// Kafka's defaults of a topic.
     fn default() -> Self {
@@ -38,6 +47,7 @@ impl Default for LogConfig {
             segment_bytes: 1 << 30,
             segment_ms: 7 * 24 * 60 * 60 * 1000,
             segment_jitter_ms: 0,
+            preallocate: false,
             segment_index_bytes: 10 << 20,
             index_interval_bytes: 4096,
             compact: false,

@@ -139,6 +139,9 @@ fn check_batch(window: &mut Window<'_>, position: u64, end: u64) -> io::Result<s
     };
     let header = match Header::parse(bytes, position, end) {
         Ok(header) => header,
+        Err(_) if bytes.iter().all(|byte| *byte == 0) => {
+            return Ok(Err("zeros: reserved space, never written".to_owned()));
+        }
         Err(reason) => return Ok(Err(reason)),
     };
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);

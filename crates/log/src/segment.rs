@@ -48,6 +48,8 @@ pub(crate) struct Tail {
     pub(crate) bytes_since_index: u64,
     /// Up to where space is reserved, bytes.
     pub(crate) reserved: u64,
+    /// Length that the file was made with, in zeros, bytes.
+    length: u64,
 }
 
 impl Segment {
@@ -65,18 +67,22 @@ impl Segment {
         }
     }
 
-    /// Makes the files of an empty segment; leftovers of those names, which no segment owns, are emptied.
-    pub(crate) fn create(home: &Home, base_offset: i64) -> Result<Self> {
+    /// Makes the files of an empty segment; leftovers of those names, which no segment owns, are emptied. The `.log` file gets this length, in
+    /// zeros, until the segment is finished.
+    pub(crate) fn create(home: &Home, base_offset: i64, length: u64) -> Result<Self> {
         let path = home.segment_file(base_offset, LOG);
         let file = home.disk.open(&path, OpenMode::Create).context("creating", &path)?;
         if file.len().context("measuring", &path)? > 0 {
             file.truncate(0).context("truncating", &path)?;
         }
+        if length > 0 {
+            file.truncate(length).context("lengthening", &path)?;
+        }
         let indexes = Indexes { offsets: Index::reset(home, base_offset)?, times: Index::reset(home, base_offset)? };
         let mut segment = Self::existing(base_offset, 0);
         segment.file = OnceLock::from(file);
         segment.set_indexes(indexes, TimeEntry { timestamp: -1, offset: base_offset });
-        segment.tail = Some(Tail::default());
+        segment.tail = Some(Tail { length, ..Tail::default() });
         Ok(segment)
     }
 
@@ -265,6 +271,7 @@ impl Segment {
                 first_timestamp: self.first_timestamp(home)?,
                 bytes_since_index: self.size - last.map_or(0, |last| last.position.min(self.size)),
                 reserved: self.size,
+                length: 0,
             };
             self.tail = Some(tail);
         }
@@ -313,8 +320,8 @@ impl Segment {
     }
 
     /// Completes the index files as at a roll or close: the final time entry, all entries written, exact lengths. Also gives back the
-    /// space that was reserved behind the log's end.
-    pub(crate) fn finish(&mut self, home: &Home) -> Result<()> {
+    /// space behind the log's end. True when the `.log` file has lost zeros that it was made with.
+    pub(crate) fn finish(&mut self, home: &Home) -> Result<bool> {
         let newest = self.newest(home)?;
         let indexes = self.indexes_mut(home)?;
         indexes.push_time(newest);
@@ -324,12 +331,11 @@ impl Segment {
         indexes.offsets.release();
         indexes.times.release();
         self.finish_aborted(home)?;
-        if let Some(tail) = self.tail.take()
-            && tail.reserved > self.size
-        {
+        let Some(tail) = self.tail.take() else { return Ok(false) };
+        if tail.reserved.max(tail.length) > self.size {
             self.file(home)?.truncate(self.size).context("trimming", &self.path(home))?;
         }
-        Ok(())
+        Ok(tail.length > self.size)
     }
 
     /// Gives back the space behind the end that a writer may have reserved before it crashed.
@@ -342,6 +348,7 @@ impl Segment {
         self.file(home)?.truncate(self.size).context("truncating", &self.path(home))?;
         if let Some(tail) = &mut self.tail {
             tail.reserved = self.size;
+            tail.length = 0;
         }
         Ok(())
     }

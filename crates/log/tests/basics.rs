@@ -111,6 +111,74 @@ fn a_segment_is_rolled_by_size_age_full_index_and_distance() {
 }
 
 #[test]
+fn jitter_lets_each_segment_roll_earlier_than_its_age_by_another_time() {
+    let config = LogConfig { segment_ms: 1000, segment_jitter_ms: 400, ..LogConfig::default() };
+    let (mut log, _) = open(&disk(1), &config, true, 0);
+    let (mut began, mut ages) = (0, Vec::new());
+    for timestamp in 0..20_000 {
+        let segments = log.segment_base_offsets().count();
+        append(&mut log, batch(1, 1, timestamp));
+        if log.segment_base_offsets().count() > segments {
+            ages.push(timestamp - began);
+            began = timestamp;
+        }
+    }
+    assert!(ages.iter().all(|age| (602..=1001).contains(age)), "{ages:?}");
+    ages.sort_unstable();
+    ages.dedup();
+    assert!(ages.len() > 15, "{ages:?}");
+}
+
+#[test]
+fn settings_that_change_in_use_count_from_the_next_append_on() {
+    let disk = disk(1);
+    let (mut log, _) = open(&disk, &LogConfig::default(), true, 0);
+    let set = |log: &mut milena_log::Log, config: LogConfig| {
+        log.set_config(std::sync::Arc::new(config));
+        append(log, batch(1, 100, 0));
+        log.segment_base_offsets().count()
+    };
+    for expected in [1, 1] {
+        assert_eq!(set(&mut log, LogConfig::default()), expected);
+    }
+    assert_eq!(set(&mut log, LogConfig { segment_bytes: 400, ..LogConfig::default() }), 2);
+    assert_eq!(set(&mut log, LogConfig { segment_bytes: 483, ..LogConfig::default() }), 2);
+    let dense = LogConfig { index_interval_bytes: 0, ..LogConfig::default() };
+    assert_eq!([set(&mut log, dense.clone()), set(&mut log, dense.clone())], [2, 2]);
+    assert_eq!(set(&mut log, LogConfig { segment_index_bytes: 16, ..dense }), 3);
+    log.close().unwrap();
+    assert_eq!(index_entries(&disk, 2), [(4, 322), (5, 483)]);
+}
+
+#[test]
+fn a_preallocated_segment_has_its_length_until_it_is_finished() {
+    let disk = disk(1);
+    let config = LogConfig { preallocate: true, ..small() };
+    let (mut log, _) = open(&disk, &config, true, 0);
+    let length = |name: &str| file(&disk, name).len();
+    assert_eq!((length("00000000000000000000.log"), log.size()), (4096, 0));
+    for at in 0..3 {
+        append(&mut log, batch(1, 100, at));
+    }
+    assert_eq!((length("00000000000000000000.log"), log.size()), (4096, 483));
+    assert_eq!(read_from(&log, 0, 1 << 20).len(), 483);
+    log.roll(0).unwrap();
+    assert_eq!((length("00000000000000000000.log"), length("00000000000000000003.log")), (483, 4096));
+    append(&mut log, batch(1, 100, 3));
+    log.flush().unwrap();
+    disk.kill_process();
+    let (mut log, recovery) = open(&disk, &config, false, 4);
+    assert_eq!((recovery.cut_at, recovery.bytes_cut), (Some(4), 4096 - 161));
+    assert_eq!(length("00000000000000000003.log"), 161);
+    append(&mut log, batch(1, 100, 4));
+    log.roll(0).unwrap();
+    log.close().unwrap();
+    assert_eq!((length("00000000000000000003.log"), length("00000000000000000005.log")), (322, 0));
+    let (log, _) = open(&disk, &config, true, 5);
+    assert_eq!(read_from(&log, 0, 1 << 20).len(), 5 * 161);
+}
+
+#[test]
 fn a_batch_that_no_segment_holds_is_refused_and_leaves_nothing() {
     let disk = disk(1);
     let (mut log, _) = open(&disk, &small(), true, 0);

@@ -100,7 +100,7 @@ fn kafkas_zero_padding_behind_the_entries_is_no_entry_and_goes_at_the_close() {
 fn a_torn_tail_is_cut_and_the_next_append_takes_its_offset() {
     let whole = file_after_close();
     let tails: [(&str, Vec<u8>); 6] = [
-        ("is too small", vec![0; 4000]),
+        ("zeros: reserved space", vec![0; 4000]),
         ("less than a batch header", vec![7; 60]),
         ("bytes where", placed(80, 0, batch(2, 100, 5))[..160].to_vec()),
         ("CRC", {

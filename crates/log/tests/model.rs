@@ -21,8 +21,8 @@ const INTERVAL: u64 = 200;
 /// How long new seeds are begun.
 const BUDGET: Duration = Duration::from_secs(10);
 
-fn config() -> LogConfig {
-    LogConfig { segment_bytes: 1500, index_interval_bytes: INTERVAL, ..LogConfig::default() }
+fn config(preallocate: bool) -> LogConfig {
+    LogConfig { segment_bytes: 1500, index_interval_bytes: INTERVAL, preallocate, ..LogConfig::default() }
 }
 
 #[derive(Debug, Clone)]
@@ -132,6 +132,7 @@ struct World {
     disk: SimDisk,
     /// Close the log by itself, not as one of many.
     alone: bool,
+    preallocate: bool,
     directory: LogDirectory,
     log: Log,
     history: History,
@@ -154,7 +155,7 @@ fn data() -> &'static Path {
 }
 
 /// Takes marker and checkpoint as a start does; true when the last stop was clean.
-fn start(disk: &SimDisk) -> Result<(LogDirectory, Log, Recovery, bool), LogError> {
+fn start(disk: &SimDisk, preallocate: bool) -> Result<(LogDirectory, Log, Recovery, bool), LogError> {
     let directory = LogDirectory::open(Arc::new(disk.clone()), data())?;
     let clean = directory.take_clean_marker()?.is_some();
     for found in directory.partitions()? {
@@ -172,17 +173,18 @@ fn start(disk: &SimDisk) -> Result<(LogDirectory, Log, Recovery, bool), LogError
     let recovery_point = checkpointed(Checkpoint::RecoveryPoint)?;
     let log_start_offset = checkpointed(Checkpoint::LogStart)?;
     let params = OpenParams { clean, recovery_point, log_start_offset, now_ms: 0 };
-    let (log, recovery) = Log::open(Arc::new(disk.clone()), &dir(), Arc::new(config()), params)?;
+    let (log, recovery) = Log::open(Arc::new(disk.clone()), &dir(), Arc::new(config(preallocate)), params)?;
     Ok((directory, log, recovery, clean))
 }
 
 impl World {
     fn new(seed: u64) -> Self {
-        let disk = disk(seed);
-        let (directory, log, ..) = start(&disk).unwrap();
+        let (disk, preallocate) = (disk(seed), seed.is_multiple_of(3));
+        let (directory, log, ..) = start(&disk, preallocate).unwrap();
         Self {
             disk,
             alone: seed.is_multiple_of(2),
+            preallocate,
             directory,
             log,
             history: History::default(),
@@ -250,7 +252,7 @@ impl World {
                 self.checkpoint()?;
                 self.directory.write_clean_marker(1)?;
                 self.disk.kill_process();
-                let (directory, log, recovery, clean) = start(&self.disk)?;
+                let (directory, log, recovery, clean) = start(&self.disk, self.preallocate)?;
                 assert!(clean && recovery == Recovery::default(), "a clean start scans nothing: {recovery:?}");
                 (self.directory, self.log) = (directory, log);
                 assert_eq!(self.log.log_start_offset(), self.history.start);
@@ -295,7 +297,8 @@ impl World {
                 self.directory.write_checkpoint(Checkpoint::RecoveryPoint, &Offsets::default())?;
                 self.directory.write_checkpoint(Checkpoint::LogStart, &Offsets::default())?;
                 let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
-                let opened = Log::open(Arc::new(self.disk.clone()), &dir(), Arc::new(config()), params)?.0;
+                let opened =
+                    Log::open(Arc::new(self.disk.clone()), &dir(), Arc::new(config(self.preallocate)), params)?.0;
                 std::mem::replace(&mut self.log, opened).delete()?;
             }
         }
@@ -334,7 +337,7 @@ impl World {
         } else {
             self.disk.kill_process()
         }
-        let (directory, log, recovery, clean) = start(&self.disk).unwrap();
+        let (directory, log, recovery, clean) = start(&self.disk, self.preallocate).unwrap();
         let written = History {
             batches: [self.history.batches.clone(), self.attempted.clone()].concat(),
             ..self.history.clone()
@@ -374,7 +377,7 @@ impl World {
         self.checkpoint().unwrap();
         self.directory.write_clean_marker(1).unwrap();
         self.disk.restart();
-        let (_, log, recovery, clean) = start(&self.disk).unwrap();
+        let (_, log, recovery, clean) = start(&self.disk, self.preallocate).unwrap();
         assert!(clean && recovery == Recovery::default());
         assert_eq!(log.log_start_offset(), self.log.log_start_offset());
         verify(&log, &all, deleted);

@@ -136,6 +136,26 @@ fn removed_segments_are_renamed_with_their_snapshots_and_stay_readable_for_who_r
 }
 
 #[test]
+fn nothing_goes_when_no_segment_begins_where_the_doomed_ones_end_any_more() {
+    let disk = disk(1);
+    let mut log = ten_batches(&disk, unlimited());
+    let removal = log.begin_removal(3).unwrap();
+    removal.sync().unwrap();
+    log.truncate_to(5).unwrap();
+    append(&mut log, batch(4, 200, 20));
+    let mut doomed = Vec::new();
+    log.remove_segments(removal, &mut doomed).unwrap();
+    assert_eq!((doomed.len(), log.log_start_offset()), (0, 0));
+    let other = log.begin_removal(1).unwrap();
+    let (mut log, _) = open(&self::disk(2), &LogConfig { segment_bytes: 322, ..unlimited() }, true, 0);
+    for timestamp in 10..20 {
+        append(&mut log, batch(1, 100, timestamp));
+    }
+    log.remove_segments(other, &mut doomed).unwrap();
+    assert_eq!((doomed.len(), log.log_start_offset()), (0, 0));
+}
+
+#[test]
 fn a_disk_that_fails_while_segments_go_leaves_the_others() {
     let disk = disk(1);
     let mut log = ten_batches(&disk, unlimited());

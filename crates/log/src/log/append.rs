@@ -304,17 +304,17 @@ impl Log {
         if active.base_offset == base_offset {
             return Ok(());
         }
-        active.finish(home)?;
+        let shortened = active.finish(home)?;
         if self.flushed_to >= base_offset {
-            // The recovery point may be behind this segment already, so that no start would make its indexes again.
-            sync_indexes(active, home).inspect_err(|_| self.shared.poisoned.store(true, Release))?;
+            // The recovery point may be behind this segment already, so that no start would look at its files again.
+            sync_finished(active, home, shortened).inspect_err(|_| self.shared.poisoned.store(true, Release))?;
             active.indexes_synced = true;
         }
         if self.synced_snapshot != Some(base_offset) {
             write_snapshot(home, base_offset, &self.producers)?;
         }
         self.marks.names += 1;
-        match Segment::create(home, base_offset) {
+        match Segment::create(home, base_offset, self.config.new_length()) {
             Ok(next) => self.segments.push(next),
             Err(error) => {
                 // What was made of it must not be found beside a last segment that goes on growing.
@@ -331,8 +331,11 @@ impl Log {
     }
 }
 
-/// Syncs the index files of a finished segment, and the name of a transaction index.
-fn sync_indexes(segment: &Segment, home: &Home) -> Result<()> {
+/// Syncs the index files of a finished segment and the name of a transaction index; also the `.log` file that was shortened.
+fn sync_finished(segment: &Segment, home: &Home, shortened: bool) -> Result<()> {
+    if shortened {
+        segment.file(home)?.sync_data().context_at("syncing", || segment.path(home))?;
+    }
     for (path, file) in segment.index_files(home)? {
         file.sync_data().context("syncing", &path)?;
     }

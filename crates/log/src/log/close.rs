@@ -14,6 +14,8 @@ use crate::text::{Replacement, bad};
 pub(crate) struct Closing {
     small: Vec<Replacement>,
     strays: Vec<PathBuf>,
+    /// The last segment's `.log` has become shorter.
+    shortened: bool,
 }
 
 impl Closing {
@@ -43,7 +45,8 @@ impl Log {
     /// Stages *data*, *indexes* and the contents of the small files, then their names.
     fn sync_closing(&self, closing: &Closing) -> Result<()> {
         let home = &self.home;
-        for segment in self.unflushed_segments() {
+        let shortened = closing.shortened.then(|| self.active());
+        for segment in self.unflushed_segments().iter().chain(shortened) {
             segment.file(home)?.sync_data().context_at("syncing", || segment.path(home))?;
         }
         for segment in self.segments.iter().filter(|segment| !segment.indexes_synced) {
@@ -70,10 +73,8 @@ impl Log {
         self.supersede_flushes();
         let home = &self.home;
         let active = self.segments.last_mut().expect("a log has a segment");
-        if !active.indexes_synced {
-            active.finish(home)?;
-        }
-        let mut closing = Closing { small: Vec::new(), strays: Vec::new() };
+        let shortened = !active.indexes_synced && active.finish(home)?;
+        let mut closing = Closing { small: Vec::new(), strays: Vec::new(), shortened };
         if self.epochs.version() != self.synced.epochs {
             let text = self.epochs.format();
             closing.small.push(Replacement::write(&*home.disk, &home.dir.join(EPOCHS), text.as_bytes())?);

@@ -429,7 +429,7 @@ impl Loader {
         }
         self.epochs.clear();
         self.recovered_from = None;
-        Segment::create(&self.home, self.params.log_start_offset.max(0))
+        Segment::create(&self.home, self.params.log_start_offset.max(0), self.config.new_length())
     }
 
     fn finish(

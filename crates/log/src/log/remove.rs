@@ -55,7 +55,8 @@ impl Log {
     ///
     /// Stage *doom*: their files and the producer snapshots at their base offsets get the suffix `.deleted`. Who reads one goes on reading.
     /// The new paths are added to `doomed`, also at a failure; the caller removes them after `file.delete.delay.ms`, and a start removes them
-    /// at once. Nothing happens when the log was truncated meanwhile, or is another one.
+    /// at once. Nothing happens when no segment begins where they end any more: the log was
+    /// truncated or compacted meanwhile, or is another one.
     ///
     /// # Errors
     /// [`LogError::Poisoned`](crate::LogError::Poisoned), [`LogError::Io`](crate::LogError::Io); segments before the one that failed are gone.
@@ -69,7 +70,8 @@ impl Log {
             self.flushed(flush);
         }
         let count = self.segments.partition_point(|segment| segment.base_offset < below);
-        if count == 0 || below > self.recovery_point() {
+        let same = self.segments.get(count).is_some_and(|segment| segment.base_offset == below);
+        if count == 0 || !same || below > self.recovery_point() {
             return Ok(());
         }
         self.set_log_start_offset(below)?;

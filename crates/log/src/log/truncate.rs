@@ -84,7 +84,7 @@ impl Log {
         }
         dropped?;
         self.marks.names += 1;
-        self.segments[0] = Segment::create(&self.home, offset)?;
+        self.segments[0] = Segment::create(&self.home, offset, self.config.new_length())?;
         self.closed_cleanly = false;
         Ok(())
     }
