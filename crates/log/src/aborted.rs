@@ -50,7 +50,7 @@ impl IndexEntry for AbortedTxn {
 
 impl AbortedTxn {
     /// May stand behind an entry with the last offset `previous` in the index of a segment that ends at `end`.
-    fn is_sound(&self, previous: i64, end: i64) -> bool {
+    pub(crate) fn is_sound(&self, previous: i64, end: i64) -> bool {
         let began = self.producer_id >= 0 && (0..self.last_offset).contains(&self.first_offset);
         let stable = (0..=self.last_offset.saturating_add(1)).contains(&self.last_stable_offset);
         began && stable && previous < self.last_offset && self.last_offset < end

@@ -18,7 +18,7 @@ const LOCK: &str = ".lock";
 const META_PROPERTIES: &str = "meta.properties";
 const CLEAN_MARKER: &str = ".kafka_cleanshutdown";
 const REMOTE_INDEX_CACHE: &str = "remote-log-index-cache";
-const METADATA_PARTITION: &str = "__cluster_metadata-0";
+pub(crate) const METADATA_PARTITION: &str = "__cluster_metadata-0";
 
 /// The offset checkpoints of a log directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -15,11 +15,13 @@ mod names;
 mod partition_metadata;
 mod producers;
 mod properties;
+mod rebuild;
 mod recover;
 mod scan;
 mod segment;
 mod snapshot;
 mod text;
+mod verify;
 
 pub use aborted::AbortedTxn;
 pub use cleaner::{CleanError, Cleaned, Cleaner, CleanerConfig, Host, Stats as CleanStats, Task as CleanTask};
@@ -34,4 +36,8 @@ pub use names::{DirKind, PartitionDirName};
 pub use partition_metadata::{read_topic_id, sync_topic_id, write_topic_id, write_topic_id_unsynced};
 pub use producers::{ProducerState, Unwritten, VerificationGuard, VerificationStart};
 pub use properties::MetaProperties;
+pub use rebuild::{RebuildReport, RebuiltIndex, Unreadable, rebuild_indexes};
 pub use text::{read_file, replace_file};
+pub use verify::{
+    Condition, Finding, Report, Verified, log_bytes, verify_directory, verify_partition, verify_snapshot,
+};

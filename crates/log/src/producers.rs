@@ -266,7 +266,7 @@ impl Producers {
         self.all.iter().map(|(id, producer)| producer.state(*id))
     }
 
-    fn from_states(states: impl Iterator<Item = ProducerState>) -> Self {
+    pub(crate) fn from_states(states: impl Iterator<Item = ProducerState>) -> Self {
         let mut producers = Self::default();
         for state in states {
             if state.current_txn_first_offset >= 0 {

@@ -56,7 +56,7 @@ pub(crate) fn rebuild(
     let mut rebuilt = Rebuilt { next_offset: base, valid: 0, read: segment.size, reason: None, has_gaps: false };
     let mut last_entry = 0;
     let file = std::sync::Arc::clone(segment.file(home)?);
-    let mut window = Window { file: &*file, buf: vec![0; BUFFER.min(segment.size as usize)], start: 0, len: 0 };
+    let mut window = Window::new(&*file, segment.size);
     while rebuilt.valid < segment.size {
         let batch = match check_batch(&mut window, rebuilt.valid, segment.size).context("reading", &path)? {
             Ok(batch) if batch.base_offset < rebuilt.next_offset => {
@@ -102,14 +102,19 @@ pub(crate) fn rebuild(
 }
 
 /// Bytes of a file that are in memory.
-struct Window<'f> {
+pub(crate) struct Window<'f> {
     file: &'f dyn File,
     buf: Vec<u8>,
     start: u64,
     len: usize,
 }
 
-impl Window<'_> {
+impl<'f> Window<'f> {
+    /// Of a file of `size` bytes, nothing of which is in memory.
+    pub(crate) fn new(file: &'f dyn File, size: u64) -> Self {
+        Self { file, buf: vec![0; BUFFER.min(size as usize)], start: 0, len: 0 }
+    }
+
     /// Bytes from `position` on; at least `least` of them unless the file ends before.
     fn at(&mut self, position: u64, least: usize) -> io::Result<&[u8]> {
         let held = self.start..=self.start + self.len as u64;
@@ -123,7 +128,7 @@ impl Window<'_> {
 }
 
 /// What a batch says if it is a transaction marker.
-fn end_transaction(window: &mut Window<'_>, header: &Header) -> io::Result<Option<EndTransaction>> {
+pub(crate) fn end_transaction(window: &mut Window<'_>, header: &Header) -> io::Result<Option<EndTransaction>> {
     if !header.may_be_marker() {
         return Ok(None);
     }
@@ -133,7 +138,11 @@ fn end_transaction(window: &mut Window<'_>, header: &Header) -> io::Result<Optio
 }
 
 /// Reads the batch at `position` and checks length, magic and checksum. The inner error says what is wrong with it.
-fn check_batch(window: &mut Window<'_>, position: u64, end: u64) -> io::Result<std::result::Result<Header, String>> {
+pub(crate) fn check_batch(
+    window: &mut Window<'_>,
+    position: u64,
+    end: u64,
+) -> io::Result<std::result::Result<Header, String>> {
     let Some(bytes) = window.at(position, BATCH_OVERHEAD)?.first_chunk() else {
         return Ok(Err(format!("{} bytes are left, less than a batch header", end - position)));
     };

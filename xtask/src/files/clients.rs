@@ -35,6 +35,16 @@ pub(super) struct Ran {
     pub(super) err: String,
 }
 
+/// Runs a command to its end.
+pub(super) fn ran(command: &mut Command) -> Result<Ran> {
+    let output = command.output().with_context(|| format!("{command:?} cannot be run"))?;
+    Ok(Ran {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    })
+}
+
 /// Apache Kafka's dump tool, ready for many runs.
 pub(super) struct DumpTool {
     child: Child,

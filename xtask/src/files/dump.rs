@@ -39,7 +39,8 @@ pub(super) fn compare(milena: &Path, libs: &Path) -> Result<usize> {
         server.start()?;
         server.stop()?;
         both.directory(&server.data_dir()).context("after a stop")?;
-        both.damaged(&server.data_dir(), dir.path())
+        both.damaged(&server.data_dir(), dir.path())?;
+        both.mended(&server.data_dir())
     })();
     if checked.is_err() {
         server.keep();
@@ -56,20 +57,71 @@ struct Both<'m> {
 }
 
 impl Both<'_> {
-    /// Runs both tools on the same files with the same flags.
-    fn same(&mut self, files: &[PathBuf], flags: &[&str]) -> Result<()> {
+    /// Runs both tools on the same files with the same flags; gives what both found.
+    fn same(&mut self, files: &[PathBuf], flags: &[&str]) -> Result<Ran> {
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let mut args = vec!["--files".to_owned(), names.join(",")];
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let theirs = self.kafka.run(&args)?;
-        let output = Command::new(self.milena).args(["log", "dump"]).args(&args).output()?;
-        let ours = Ran {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        };
+        let ours = clients::ran(Command::new(self.milena).args(["log", "dump"]).args(&args))?;
         self.compared += 1;
-        judge(&theirs, &ours).with_context(|| format!("milena log dump {}", args.join(" ")))
+        judge(&theirs, &ours).with_context(|| format!("milena log dump {}", args.join(" ")))?;
+        Ok(theirs)
+    }
+
+    /// What Kafka's tool finds, `milena log verify` finds too.
+    fn verified(&mut self, file: &Path, dumped: &Ran) -> Result<()> {
+        let words = ["isvalid: false", "invalid bytes"];
+        let found = dumped.code != 0 || !dumped.err.is_empty() || words.iter().any(|word| dumped.out.contains(word));
+        let ours = clients::ran(Command::new(self.milena).args(["log", "verify"]).arg(file))?;
+        self.compared += 1;
+        if found && ours.code != 1 {
+            bail!(
+                "milena log verify {} gives {}: {}\n{}\nKafka: {}",
+                file.display(),
+                ours.code,
+                ours.out,
+                ours.err,
+                dumped.err
+            );
+        }
+        Ok(())
+    }
+
+    /// All is well on a directory that Kafka has stopped on; and again after its indexes were lost and made anew.
+    fn mended(&mut self, data: &Path) -> Result<()> {
+        let mut run = |args: &[&str], expected: i32| -> Result<()> {
+            let ran = clients::ran(Command::new(self.milena).arg("log").args(args).arg(data))?;
+            self.compared += 1;
+            if ran.code == expected {
+                Ok(())
+            } else {
+                bail!("milena log {args:?} gives {}: {}{}", ran.code, ran.out, ran.err)
+            }
+        };
+        run(&["verify"], 0)?;
+        let mut indexes = Vec::new();
+        for dir in super::listed(data)?.into_iter().filter(|path| path.is_dir()) {
+            let is_index = |file: &PathBuf| super::has_suffix(file, "index") || super::has_suffix(file, "timeindex");
+            indexes.extend(super::listed(&dir)?.into_iter().filter(is_index));
+        }
+        for (number, index) in indexes.iter().enumerate() {
+            match number % 3 {
+                0 => fs::remove_file(index)?,
+                1 => fs::write(index, [0x55; 1200])?,
+                _ => {}
+            }
+        }
+        run(&["verify"], 1)?;
+        run(&["rebuild-index", "--index-interval-bytes", "300"], 0)?;
+        run(&["verify"], 0)?;
+        for flags in [["--verify-index-only"], ["--index-sanity-check"]] {
+            let found = self.same(&indexes, &flags)?;
+            if !found.err.is_empty() {
+                bail!("Kafka finds in indexes that were made anew: {}", found.err);
+            }
+        }
+        Ok(())
     }
 
     /// Every file of a data directory, with the flags that fit it.
@@ -159,7 +211,9 @@ impl Both<'_> {
                 // Snapshots can't be written to.
                 fs::remove_file(&file)?;
                 fs::write(&file, &damaged.1)?;
-                self.same(std::slice::from_ref(&file), flags).with_context(|| damaged.0.clone())?;
+                let same =
+                    self.same(std::slice::from_ref(&file), flags).and_then(|dumped| self.verified(&file, &dumped));
+                same.with_context(|| damaged.0.clone())?;
             }
         }
         Ok(())
