@@ -20,6 +20,7 @@ use milena_quorum::{DirectoryError, FormatError, QuorumError};
 
 use crate::controller::Controller;
 use crate::coordinators::CoordinatorThread;
+use crate::disk_threads::DiskThreads;
 use crate::flusher::FlushTimer;
 use crate::maintenance::Maintenance;
 use crate::replicas::Replicas;
@@ -32,6 +33,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(3);
 /// A running node.
 pub struct Broker {
     server: Server,
+    readers: DiskThreads,
     controller: Controller,
     maintenance: Maintenance,
     coordinators: CoordinatorThread,
@@ -147,6 +149,7 @@ impl Broker {
     pub fn stop(self) -> Result<(), BrokerError> {
         self.server.stop(STOP_PATIENCE);
         self.coordinators.stop();
+        self.readers.stop();
         self.maintenance.stop();
         self.flush_timer.into_iter().for_each(FlushTimer::stop);
         self.storage.flusher().stop();

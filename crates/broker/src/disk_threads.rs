@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
 
 /// How long a thread waits for more.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Some threads and the queue of what they do, first come, first served.
+/// Some threads and the queue of what they do, first come, first served. A clone shares them.
+#[derive(Clone)]
 pub struct DiskThreads {
     shared: Arc<Shared>,
 }
@@ -72,6 +74,14 @@ impl DiskThreads {
             }
             Err(error) => tracing::warn!(%error, "no further thread can be started for the disk"),
         }
+    }
+
+    /// As [`run`](Self::run), for a reactor that waits for the outcome; `None` when it was dropped.
+    pub async fn ask<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> Option<R> {
+        let (told, outcome) = oneshot::channel();
+        // Who asked may have gone.
+        self.run(move || drop(told.send(job())));
+        outcome.await.ok()
     }
 
     /// Does what is queued, and nothing more; comes back when all threads are gone.

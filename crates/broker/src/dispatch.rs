@@ -41,13 +41,12 @@ impl Dispatch {
             Handler::Either(handle) => handle(&call, &self.ports, replies),
             Handler::Produce => self.produce(&mut [frame], replies),
             Handler::Decided(decide, refuse) => {
-                let request = OwnedRequest::new(frame, body_at, peer);
+                let request = OwnedRequest::new(&call);
                 later(decided::answer(request, self.ports.controller.clone(), decide, refuse), replies);
                 Ok(())
             }
             Handler::Later(handle) => {
-                let request = OwnedRequest::new(frame, body_at, peer);
-                later(handle(request, Arc::clone(&self.ports)), replies);
+                later(handle(OwnedRequest::new(&call), Arc::clone(&self.ports)), replies);
                 Ok(())
             }
         }
@@ -72,7 +71,7 @@ impl Dispatch {
 }
 
 /// Answers when `answer` is there; later requests of the connection wait.
-fn later(answer: impl Future<Output = Result<Reply, Refusal>> + 'static, replies: &mut Replies<'_>) {
+pub fn later(answer: impl Future<Output = Result<Reply, Refusal>> + 'static, replies: &mut Replies<'_>) {
     let reply = async move { answer.await.unwrap_or_else(|refusal| Reply::close(refusal.to_string())) };
     replies.later(Box::pin(reply), Pipelining::Hold);
 }

@@ -8,6 +8,7 @@ use milena_io::Clock;
 
 use crate::controller::ControllerHandle;
 use crate::coordinators::Coordinators;
+use crate::disk_threads::DiskThreads;
 use crate::fetch_sessions::FetchSessions;
 use crate::maintenance::MaintenanceHandle;
 use crate::producer_ids::ProducerIds;
@@ -30,6 +31,8 @@ pub struct Ports {
     pub fetch_sessions: FetchSessions,
     /// Ids for producers.
     pub producer_ids: ProducerIds,
+    /// What reads from the disk without a reactor's waiting for it.
+    pub readers: DiskThreads,
     /// Wall clock.
     pub clock: Arc<dyn Clock>,
     /// Who this is.

@@ -10,6 +10,7 @@ use milena_metadata::{ConfigResource, ConfigResourceType, Delta, Image, Loaded, 
 use milena_protocol::ErrorCode;
 
 use crate::coordinators::Coordinators;
+use crate::disk_threads::DiskThreads;
 use crate::partition::{Partition, TopicIdentity};
 use crate::ports::Live;
 use crate::replicas::Replicas;
@@ -28,6 +29,8 @@ pub struct Publisher {
     pub storage: Arc<Storage>,
     /// What lives on partitions of internal topics.
     pub coordinators: Arc<Coordinators>,
+    /// What reads from the disk for requests.
+    pub readers: DiskThreads,
 }
 
 impl Publisher {
@@ -60,11 +63,18 @@ impl Publisher {
             return;
         }
         let config = with_dynamic(&self.live.config.load(), image, self.node_id);
-        self.storage.flusher().set_threads(usize::try_from(config.num_io_threads()).unwrap_or(1));
+        self.set_io_threads(&config);
         self.live.config.store(Arc::new(config));
         for topic in self.replicas.topics().iter() {
             self.configure(image, &topic.identity.name);
         }
+    }
+
+    /// As many threads for the disk as `num.io.threads` allows, of each kind.
+    pub fn set_io_threads(&self, config: &BrokerConfig) {
+        let most = usize::try_from(config.num_io_threads()).unwrap_or(1);
+        self.storage.flusher().set_threads(most);
+        self.readers.set_most(most);
     }
 
     fn publish_topic_configs(&self, image: &Image, changed: &BTreeSet<ConfigResource>) {

@@ -99,23 +99,26 @@ fn write<'r, M: Message<'r>>(header: &Header<'_>, writer: &mut Writer, response:
     Ok(response.encode(writer, header.version)?)
 }
 
-/// A request that owns its frame, so that it can wait.
+/// A request that owns its bytes, so that it can wait.
 pub struct OwnedRequest {
-    frame: Box<[u8]>,
-    body_at: usize,
+    header: Header<'static>,
+    body: Box<[u8]>,
     peer: Peer,
 }
 
 impl OwnedRequest {
     /// Copies a request out of its connection's buffer.
-    pub fn new(frame: &[u8], body_at: usize, peer: &Peer) -> Self {
-        Self { frame: frame.into(), body_at, peer: peer.clone() }
+    pub fn new(call: &Call<'_>) -> Self {
+        let Header { key, version, correlation_id, ref client_id } = call.header;
+        let client_id = client_id.as_deref().map(|id| Cow::Owned(id.to_owned()));
+        let header = Header { key, version, correlation_id, client_id };
+        Self { header, body: call.body.into(), peer: call.peer.clone() }
     }
 
     /// The request, borrowed.
     pub fn call(&self) -> Call<'_> {
-        let (header, _) = Header::parse(&self.frame).expect("the header was parsed before the frame was copied");
-        Call { header, body: &self.frame[self.body_at..], peer: &self.peer }
+        let client_id = self.header.client_id.as_deref().map(Cow::Borrowed);
+        Call { header: Header { client_id, ..self.header }, body: &self.body, peer: &self.peer }
     }
 }
 

@@ -20,9 +20,14 @@ pub(crate) const EPOCH: i32 = 3;
 
 /// The topic `t`, with a partition for each entry. An entry has the timestamps of its records, batch by batch.
 pub(crate) fn topic(partitions: &[&[&[i64]]]) -> Replicas {
+    topic_on(&Arc::new(SimDisk::new(0)), partitions)
+}
+
+/// As [`topic`], on this disk.
+pub(crate) fn topic_on(disk: &Arc<SimDisk>, partitions: &[&[&[i64]]]) -> Replicas {
     let replicas = Replicas::default();
     let identity = Arc::new(TopicIdentity { name: "t".into(), id: id(1) });
-    let partitions = (0..).zip(partitions).map(|(index, batches)| partition(&identity, index, batches));
+    let partitions = (0..).zip(partitions).map(|(index, batches)| partition(disk, &identity, index, batches));
     replicas.add(partitions.collect());
     replicas
 }
@@ -41,23 +46,28 @@ pub(crate) fn settings(overrides: &[(&'static str, &'static str)]) -> Arc<Partit
     PartitionSettings::of_topic(&config, &image(records), "t")
 }
 
-fn partition(identity: &Arc<TopicIdentity>, index: i32, batches: &[&[i64]]) -> Arc<Partition> {
+fn partition(disk: &Arc<SimDisk>, identity: &Arc<TopicIdentity>, index: i32, batches: &[&[i64]]) -> Arc<Partition> {
     let settings = settings(&[]);
     let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
-    let disk = Arc::new(SimDisk::new(0));
-    let directory = directory(&disk);
-    let (log, _) = Log::open(disk, Path::new("/t-0"), Arc::clone(&settings.log), params).unwrap();
+    let directory = directory(disk);
+    let (disk, dir) = (Arc::<SimDisk>::clone(disk), format!("/t-{index}"));
+    let (log, _) = Log::open(disk, Path::new(&dir), Arc::clone(&settings.log), params).unwrap();
     let partition = Partition::lead(Arc::clone(identity), index, directory, log, EPOCH, settings, &flusher()).unwrap();
     let partition = Arc::new(partition);
     for timestamps in batches {
-        let mut builder = BatchBuilder::new();
-        for &timestamp in *timestamps {
-            builder.push(timestamp, None, Some(b"value"), &[]);
-        }
-        let mut batch = builder.build().unwrap();
-        partition.append_as_leader(&mut [&mut batch], 0).unwrap();
+        append(&partition, timestamps);
     }
     partition
+}
+
+/// Appends a batch of records with these timestamps.
+pub(crate) fn append(partition: &Arc<Partition>, timestamps: &[i64]) {
+    let mut builder = BatchBuilder::new();
+    for &timestamp in timestamps {
+        builder.push(timestamp, None, Some(b"value"), &[]);
+    }
+    let mut batch = builder.build().unwrap();
+    partition.append_as_leader(&mut [&mut batch], 0).unwrap();
 }
 
 /// Flushes when asked.

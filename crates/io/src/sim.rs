@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::disk::{Disk, DiskLock, Entry, File, Metadata, OpenMode};
 use crate::rng::{Rng, SimRng};
@@ -67,7 +67,7 @@ pub struct Fault {
 #[derive(Debug, Clone)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
-    /// Syncs need not wait any more.
+    /// Something is held no more.
     released: Arc<Condvar>,
 }
 
@@ -83,8 +83,10 @@ struct State {
     faults: Vec<Fault>,
     locks: Vec<std::path::PathBuf>,
     trace: Vec<String>,
-    holds_syncs: bool,
-    held_syncs: usize,
+    /// What takes until it is released.
+    holds: Vec<StepKind>,
+    /// Calls that take.
+    held: Vec<StepKind>,
     /// The machine's clock, ms since 1970.
     now_ms: i64,
 }
@@ -102,8 +104,8 @@ impl SimDisk {
             faults: Vec::new(),
             locks: Vec::new(),
             trace: Vec::new(),
-            holds_syncs: false,
-            held_syncs: 0,
+            holds: Vec::new(),
+            held: Vec::new(),
             now_ms: 0,
         };
         Self { state: Arc::new(Mutex::new(state)), released: Arc::default() }
@@ -149,15 +151,30 @@ impl SimDisk {
         self.state.lock().faults.push(fault);
     }
 
-    /// With `true`, syncs of files take until it is called with `false`. They make durable what was written before they began.
-    pub fn hold_syncs(&self, hold: bool) {
-        self.state.lock().holds_syncs = hold;
+    /// From now on syncs of files, or reads, take until they are [released](Self::release). A sync makes durable what was written before it began.
+    pub fn hold(&self, kind: StepKind) {
+        assert!(matches!(kind, StepKind::Sync | StepKind::Read), "{kind:?} can't be held");
+        self.state.lock().holds.push(kind);
+    }
+
+    /// Lets those go on that are held, and those to come.
+    pub fn release(&self, kind: StepKind) {
+        self.state.lock().holds.retain(|held| *held != kind);
         self.released.notify_all();
     }
 
-    /// How many syncs are held.
-    pub fn held_syncs(&self) -> usize {
-        self.state.lock().held_syncs
+    /// How many calls are held.
+    pub fn held(&self, kind: StepKind) -> usize {
+        self.state.lock().held.iter().filter(|held| **held == kind).count()
+    }
+
+    fn wait_while_held(&self, state: &mut MutexGuard<'_, State>, kind: StepKind) {
+        state.held.push(kind);
+        while state.holds.contains(&kind) {
+            self.released.wait(state);
+        }
+        let at = state.held.iter().position(|held| *held == kind);
+        state.held.swap_remove(at.expect("it was put there above, and each takes one away"));
     }
 
     /// Ends all faults.
@@ -387,11 +404,7 @@ impl SimFile {
     fn begin_sync(&self) -> u64 {
         let mut state = self.disk.state.lock();
         let newest = state.tree.content_mut(self.inode).newest();
-        state.held_syncs += 1;
-        while state.holds_syncs {
-            self.disk.released.wait(&mut state);
-        }
-        state.held_syncs -= 1;
+        self.disk.wait_while_held(&mut state, StepKind::Sync);
         newest
     }
 
@@ -434,6 +447,7 @@ enum Outcome {
 impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
         let mut state = self.disk.state.lock();
+        self.disk.wait_while_held(&mut state, StepKind::Read);
         state.alive()?;
         if state.life != self.life {
             return Err(power_is_off());

@@ -91,7 +91,7 @@ impl IndexEntry for TimeEntry {
 }
 
 /// One index of one segment.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Index<E> {
     base_offset: i64,
     file: OnceLock<Arc<dyn File>>,
@@ -213,8 +213,16 @@ impl<E: IndexEntry> Index<E> {
 
     /// Reads entries of the file from number `first` on.
     fn read(&self, home: &Home, bytes: &mut [u8], first: u64) -> Result<()> {
-        let read = self.file(home)?.read_exact_at(bytes, first * E::SIZE as u64);
-        read.context_at("reading", || home.segment_file(self.base_offset, E::SUFFIX))
+        let path = || home.segment_file(self.base_offset, E::SUFFIX);
+        let file = match self.file.get() {
+            Some(file) => file,
+            None => {
+                // Not made: where it is gone, a deletion has overtaken a search.
+                let file = home.disk.open(&path(), OpenMode::Write).context_at("opening", path)?;
+                self.file.get_or_init(|| file)
+            }
+        };
+        file.read_exact_at(bytes, first * E::SIZE as u64).context_at("reading", path)
     }
 
     /// How many entries at the beginning satisfy `before`, which none behind them does.
@@ -286,5 +294,27 @@ impl<E: IndexEntry> Index<E> {
         self.trim(home)?;
         self.last = keep.checked_sub(1).map(|last| self.entry(home, last)).transpose()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use milena_io::{Disk, SimDisk};
+
+    use super::*;
+
+    #[test]
+    fn a_read_makes_no_file_that_is_gone() {
+        let disk = Arc::new(SimDisk::new(0));
+        let home = Home { disk: Arc::<SimDisk>::clone(&disk), dir: "/".into() };
+        let mut index = Index::new(0);
+        index.push(OffsetEntry { offset: 3, position: 0 });
+        index.write_out(&home).unwrap();
+        index.release();
+        disk.remove_file(&home.segment_file(0, INDEX)).unwrap();
+        index.last_where(&home, |_| true).unwrap_err();
+        assert_eq!(disk.list(Path::new("/")).unwrap(), []);
     }
 }

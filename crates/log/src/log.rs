@@ -35,7 +35,7 @@ pub use read::Slice;
 use recent::Recent;
 pub use remove::Removal;
 pub use retention::Due;
-pub use timestamps::TimestampOffset;
+pub use timestamps::{TimestampOffset, TimestampSearch};
 pub use transactions::Marker;
 
 /// One partition's log, exactly as Kafka keeps it on disk. Not synchronised: appends need `&mut`, reads `&`.

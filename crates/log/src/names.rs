@@ -21,7 +21,7 @@ pub(crate) const EPOCHS: &str = "leader-epoch-checkpoint";
 const NAME_MAX: usize = 255;
 
 /// The disk and the directory of one partition.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Home {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) dir: PathBuf,

@@ -15,8 +15,8 @@ use crate::scan::{Header, HeaderScan, ScanError};
 /// Below this length no space is reserved behind a segment's end: most partitions are small.
 pub(crate) const RESERVE_FROM: u64 = 32 << 10;
 
-/// A part of the log with its own files, named by its base offset.
-#[derive(Debug)]
+/// A part of the log with its own files, named by its base offset. A clone goes on reading as the segment is now, whatever becomes of it.
+#[derive(Debug, Clone)]
 pub(crate) struct Segment {
     pub(crate) base_offset: i64,
     /// Bytes of whole batches in the `.log` file.
@@ -33,7 +33,7 @@ pub(crate) struct Segment {
 }
 
 /// Both indexes of a segment.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Indexes {
     pub(crate) offsets: Index<OffsetEntry>,
     pub(crate) times: Index<TimeEntry>,
@@ -196,6 +196,19 @@ impl Segment {
             located => located?,
         };
         Ok(batch.is_some_and(|batch| batch.base_offset <= entry.offset && batch.max_timestamp == entry.timestamp))
+    }
+
+    /// As [`newest`](Self::newest), if that is known without looking into the files.
+    pub(crate) fn known_newest(&self) -> Option<TimeEntry> {
+        self.newest.get().copied()
+    }
+
+    /// Takes over what a clone has learned from the files.
+    pub(crate) fn learn(&self, clone: &Segment) {
+        if let Some(newest) = clone.newest.get() {
+            // Known already, as likely as not.
+            let _ = self.newest.set(*newest);
+        }
     }
 
     /// Largest timestamp of the first batch; `None` in an empty segment.

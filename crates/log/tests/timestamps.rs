@@ -3,7 +3,8 @@
 mod common;
 
 use common::*;
-use milena_log::{Log, LogConfig, TimestampOffset};
+use milena_io::{Fault, FaultKind, SimDisk, StepKind};
+use milena_log::{Log, LogConfig, TimestampOffset, TimestampSearch};
 use milena_records::{BatchBuilder, Compression, Compressor, Decompressor};
 
 fn records(codec: Compression, stamps: &[i64], append_time: Option<i64>) -> Vec<u8> {
@@ -65,4 +66,74 @@ fn an_empty_log_has_no_timestamps() {
     let disk = disk(1);
     let (log, _) = open(&disk, &small(), true, 0);
     assert_eq!((by_time(&log, 0), log.max_timestamp_offset(&mut Decompressor::new(1)).unwrap()), (None, None));
+}
+
+/// Four segments with the offsets 0 to 3, opened again so that nothing of them is in memory.
+fn four_segments(disk: &SimDisk) -> Log {
+    let config = LogConfig { segment_bytes: 200, ..small() };
+    let (mut log, _) = open(disk, &config, true, 0);
+    for stamp in [10, 20, 30, 40] {
+        append(&mut log, records(Compression::None, &[stamp], None));
+    }
+    log.close().unwrap();
+    let (log, _) = open(disk, &config, true, 4);
+    assert_eq!(log.segment_base_offsets().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    log
+}
+
+fn searched(search: &TimestampSearch, timestamp: i64) -> milena_log::Result<Option<i64>> {
+    Ok(search.offset_for_timestamp(timestamp, &mut Decompressor::new(1 << 20))?.map(|found| found.offset))
+}
+
+#[test]
+fn a_search_sees_the_log_as_it_was_when_it_began() {
+    let disk = disk(1);
+    let mut log = four_segments(&disk);
+    let search = log.timestamp_search(Some(35));
+    append(&mut log, records(Compression::None, &[50], None));
+    assert_eq!([35, 41].map(|at| searched(&search, at).unwrap()), [Some(3), None]);
+    assert!(log.end_timestamp_search(&search));
+    assert_eq!(by_time(&log, 41), Some((50, 4)));
+}
+
+#[test]
+fn what_a_search_has_learned_of_finished_segments_is_not_read_again() {
+    let disk = disk(1);
+    let log = four_segments(&disk);
+    let search = log.timestamp_search(Some(35));
+    assert_eq!(searched(&search, 35).unwrap(), Some(3));
+    assert!(log.end_timestamp_search(&search));
+    for finished in ["00.", "01.", "02."] {
+        let path_contains = format!("{finished}timeindex");
+        disk.fail(Fault { kind: FaultKind::Io, on: StepKind::Read, path_contains, times: u64::MAX });
+    }
+    assert_eq!(by_time(&log, 35), Some((40, 3)));
+}
+
+#[test]
+fn a_search_that_deletion_overtakes_is_known_to_be_of_no_use_and_leaves_no_file() {
+    let disk = disk(1);
+    let mut log = four_segments(&disk);
+    let search = log.timestamp_search(Some(35));
+    let removal = log.begin_removal(2).unwrap();
+    removal.sync().unwrap();
+    log.remove_segments(removal, &mut Vec::new()).unwrap();
+    let before = names(&disk);
+    // Whatever it finds.
+    let _ = searched(&search, 15);
+    assert!(!log.end_timestamp_search(&search));
+    assert_eq!(names(&disk), before);
+    let search = log.timestamp_search(Some(35));
+    assert_eq!((searched(&search, 35).unwrap(), log.end_timestamp_search(&search)), (Some(3), true));
+}
+
+#[test]
+fn a_search_that_truncation_overtakes_is_known_to_be_of_no_use() {
+    let disk = disk(1);
+    let mut log = four_segments(&disk);
+    let search = log.timestamp_search(Some(35));
+    log.truncate_to(3).unwrap();
+    append(&mut log, records(Compression::None, &[5], None));
+    assert!(!log.end_timestamp_search(&search));
+    assert_eq!(by_time(&log, 35), None);
 }

@@ -15,6 +15,7 @@ use super::directories;
 use super::{Broker, BrokerError, Report, registration};
 use crate::controller::Controller;
 use crate::coordinators::Coordinators;
+use crate::disk_threads::DiskThreads;
 use crate::dispatch::Dispatch;
 use crate::fetch_sessions::FetchSessions;
 use crate::maintenance::Maintenance;
@@ -149,7 +150,7 @@ impl Parts {
         let Registered { mut log, epoch, defaults } = quorum;
         let (node_id, kraft_version) = (config.node_id(), log.kraft_version());
         let flusher = storage.flusher();
-        flusher.set_threads(usize::try_from(config.num_io_threads()).unwrap_or(1));
+        let readers = DiskThreads::new("reader", 1);
         let (delay_ms, interval_ms) = (config.log_initial_task_delay_ms(), config.log_flush_scheduler_interval_ms());
         let flush_timer = flusher.start_timer(delay_ms, interval_ms).map_err(BrokerError::Thread)?;
         let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots()).unwrap_or(0);
@@ -162,7 +163,9 @@ impl Parts {
             replicas: Arc::clone(&replicas),
             storage: Arc::clone(&storage),
             coordinators: Arc::clone(&coordinators),
+            readers: readers.clone(),
         };
+        publisher.set_io_threads(&publisher.live.config.load());
         publisher.follow(log.unfence_broker(node_id, defaults, clock.now_ms())?);
         publisher.follow(log.report_recovered(node_id, clock.now_ms())?);
         replica_directories::tell(&mut log, &publisher, clock.now_ms());
@@ -186,10 +189,12 @@ impl Parts {
             clock: Arc::clone(&clock),
             node: Node { id: node_id, cluster_id, kraft_version },
             producer_ids: ProducerIds::default(),
+            readers: readers.clone(),
         };
         let server = bound.start(Arc::new(Dispatch::new(Arc::new(ports))))?;
         Ok(Broker {
             server,
+            readers,
             controller,
             maintenance,
             coordinators: coordinator_thread,

@@ -4,9 +4,10 @@
 
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
-use milena_log::{LogError, TimestampOffset};
-use milena_net::Outgoing;
+use milena_log::{LogError, TimestampOffset, TimestampSearch};
+use milena_net::{Outgoing, Replies, Reply};
 use milena_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest};
 use milena_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse,
@@ -15,14 +16,15 @@ use milena_protocol::{ApiKey, ErrorCode};
 use milena_records::Decompressor;
 use rustc_hash::FxHashMap;
 
+use crate::dispatch;
 use crate::partition::Partition;
 use crate::ports::Ports;
 use crate::registry::Api;
 use crate::replicas::Topics;
-use crate::request::{Call, Refusal};
+use crate::request::{Call, OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::LIST_OFFSETS, 1..=11, handle);
+pub const API: Api = Api::either(ApiKey::LIST_OFFSETS, 1..=11, serve);
 
 /// First version that tells leader epochs.
 const FIRST_LEADER_EPOCH_VERSION: i16 = 4;
@@ -30,6 +32,8 @@ const FIRST_LEADER_EPOCH_VERSION: i16 = 4;
 const NO_EPOCH: i32 = -1;
 /// No replica asks, but a consumer.
 const CONSUMER: i32 = -1;
+/// How often segments may be deleted under a search before it takes the log's lock.
+const MOST_UNLOCKED: usize = 4;
 /// Longest decompressed batch that is searched for a timestamp, bytes.
 const MOST_DECOMPRESSED: usize = 256 << 20;
 
@@ -39,6 +43,26 @@ const MAX_TIMESTAMP: i64 = -3;
 const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
+
+/// Answers at once what needs no look into the log's files; the rest is for a reader thread.
+fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+    let request: ListOffsetsRequest<'_> = call.request()?;
+    let mut asked = request.topics.iter().flat_map(|topic| &topic.partitions);
+    if !asked.any(|asked| is_in_records(asked.timestamp)) {
+        return replies.try_ready(|out| handle(call, ports, out));
+    }
+    dispatch::later(search(OwnedRequest::new(call), Arc::clone(ports)), replies);
+    Ok(())
+}
+
+async fn search(request: OwnedRequest, ports: Arc<Ports>) -> Result<Reply, Refusal> {
+    let readers = ports.readers.clone();
+    let searched = readers.ask(move || {
+        let mut out = Outgoing::new();
+        handle(&request.call(), &ports, &mut out).map(|()| out)
+    });
+    searched.await.map_or_else(|| Ok(Reply::close("its search was given up")), |out| out.map(Reply::frame))
+}
 
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: ListOffsetsRequest<'_> = call.request()?;
@@ -135,6 +159,8 @@ fn failed(partition_index: i32, error: ErrorCode) -> ListOffsetsPartitionRespons
     ListOffsetsPartitionResponse { partition_index, error_code: error.0, timestamp: -1, offset: -1, leader_epoch: -1 }
 }
 
+type Found = Result<Option<TimestampOffset>, LogError>;
+
 /// How offsets are looked up for one request.
 struct Lookup {
     version: i16,
@@ -194,13 +220,30 @@ impl Lookup {
     /// A record by its timestamp, if the asker may see it.
     fn find_record(&mut self, timestamp: i64, partition: &Partition) -> Result<Option<TimestampOffset>, ErrorCode> {
         let limit = self.bound.offset(partition);
-        let log = partition.log();
-        let found = match timestamp {
-            MAX_TIMESTAMP => log.max_timestamp_offset(&mut self.decompressor),
-            timestamp => log.offset_for_timestamp(timestamp, &mut self.decompressor),
-        };
+        let wanted = Some(timestamp).filter(|&timestamp| timestamp != MAX_TIMESTAMP);
+        let found = (0..MOST_UNLOCKED).find_map(|_| self.search_unlocked(wanted, partition));
+        let found = found.unwrap_or_else(|| self.search(wanted, &partition.log().timestamp_search(wanted)));
         Ok(found.map_err(|error| code_of(partition, &error))?.filter(|found| found.offset < limit))
     }
+
+    /// Searches without the log's lock. `None` when segments were deleted under it.
+    fn search_unlocked(&mut self, wanted: Option<i64>, partition: &Partition) -> Option<Found> {
+        let search = partition.log().timestamp_search(wanted);
+        let found = self.search(wanted, &search);
+        partition.log().end_timestamp_search(&search).then_some(found)
+    }
+
+    fn search(&mut self, wanted: Option<i64>, search: &TimestampSearch) -> Found {
+        match wanted {
+            Some(timestamp) => search.offset_for_timestamp(timestamp, &mut self.decompressor),
+            None => search.max_timestamp_offset(&mut self.decompressor),
+        }
+    }
+}
+
+/// Whether a timestamp is looked for in the records.
+fn is_in_records(timestamp: i64) -> bool {
+    timestamp >= 0 || timestamp == MAX_TIMESTAMP
 }
 
 /// Whether a version has this timestamp, of which the negative ones have meanings of their own.

@@ -35,7 +35,8 @@ impl Cluster {
         let live = Arc::new(live);
         let coordinators = Arc::new(Coordinators::new(Arc::clone(&live), Arc::new(SimClock::new(0))));
         let (replicas, storage) = (Arc::default(), Arc::new(storage));
-        let publisher = Publisher { node_id: 1, live, replicas, storage, coordinators };
+        let readers = DiskThreads::new("reader", 1);
+        let publisher = Publisher { node_id: 1, live, replicas, storage, coordinators, readers };
         Self { disk, publisher }
     }
 

@@ -1,7 +1,8 @@
+use milena_io::{SimDisk, StepKind};
 use milena_protocol::messages::list_offsets_request::ListOffsetsTopic;
 
 use super::*;
-use crate::test_partitions::{EPOCH, topic};
+use crate::test_partitions::{EPOCH, append, topic, topic_on};
 
 fn asked(partition_index: i32, timestamp: i64) -> ListOffsetsPartition {
     ListOffsetsPartition { partition_index, timestamp, ..Default::default() }
@@ -101,4 +102,32 @@ fn what_is_not_there_is_unknown_and_an_unknown_isolation_level_refuses_all() {
     assert_eq!(ask(&request(vec![asked(7, LATEST)]), 5, &[&[]]), [(7, 3, -1, -1, -1)]);
     let refused = ListOffsetsRequest { isolation_level: 9, ..request(vec![asked(0, LATEST), asked(0, LATEST)]) };
     assert_eq!(ask(&refused, 5, &[&[]]), [(0, -1, -1, -1, -1); 2]);
+}
+
+#[test]
+fn only_what_is_in_the_records_is_looked_for_on_a_reader_thread() {
+    let timestamps =
+        [0, 1, LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD, -7];
+    assert_eq!(timestamps.map(is_in_records), [true, true, false, false, true, false, false, false, false]);
+}
+
+#[test]
+fn a_search_that_waits_for_the_disk_holds_no_append_up() {
+    let disk = Arc::new(SimDisk::new(0));
+    let replicas = topic_on(&disk, &[&[&[2, 4]]]);
+    let topics = replicas.topics();
+    let partition = topics.by_name("t").unwrap().partition(0).unwrap();
+    disk.hold(StepKind::Read);
+    let mut lookup = Lookup { version: 11, bound: Bound::HighWatermark, decompressor: Decompressor::new(1 << 20) };
+    let found = std::thread::scope(|scope| {
+        let search = scope.spawn(|| lookup.find_record(4, partition));
+        while disk.held(StepKind::Read) == 0 {
+            std::thread::yield_now();
+        }
+        append(partition, &[6]);
+        disk.release(StepKind::Read);
+        search.join().unwrap()
+    });
+    assert_eq!(found, Ok(Some(TimestampOffset { timestamp: 4, offset: 1, leader_epoch: EPOCH })));
+    assert_eq!(partition.high_watermark(), 3);
 }

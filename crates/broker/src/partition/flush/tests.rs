@@ -40,7 +40,7 @@ impl World {
 
     /// Waits until so many syncs are held.
     fn until_held(&self, syncs: usize) {
-        while self.disk.held_syncs() < syncs {
+        while self.disk.held(StepKind::Sync) < syncs {
             std::thread::yield_now();
         }
     }
@@ -81,14 +81,14 @@ fn what_is_appended_while_a_sync_runs_is_made_durable_by_one_more() {
     let world = World::new(0);
     world.flusher.set_threads(4);
     let partition = world.partition(0, &[("flush.messages", "1")]);
-    world.disk.hold_syncs(true);
+    world.disk.hold(StepKind::Sync);
     let first = append(&partition);
     world.until_held(1);
     let ends: Vec<i64> = (0..15).map(|_| append(&partition)).collect();
     let last = ends[14];
     assert_eq!((partition.acknowledges(first), partition.acknowledges(last)), (None, None));
     assert_eq!(partition.high_watermark(), 0, "consumers wait too, as in Kafka");
-    world.disk.hold_syncs(false);
+    world.disk.release(StepKind::Sync);
     assert_eq!(outcome(&partition, last), Ok(()));
     assert_eq!((partition.high_watermark(), world.syncs(".log")), (16, 2));
 }
@@ -97,14 +97,14 @@ fn what_is_appended_while_a_sync_runs_is_made_durable_by_one_more() {
 fn the_append_that_reaches_flush_messages_waits_and_those_before_it_do_not() {
     let world = World::new(0);
     let partition = world.partition(0, &[("flush.messages", "3")]);
-    world.disk.hold_syncs(true);
+    world.disk.hold(StepKind::Sync);
     let ends: Vec<i64> = (0..2).map(|_| append(&partition)).collect();
     assert!(ends.iter().all(|&end| partition.acknowledges(end) == Some(Ok(()))));
     let third = append(&partition);
     assert_eq!((partition.acknowledges(third), partition.high_watermark()), (None, 2));
     let fourth = append(&partition);
     assert_eq!(partition.acknowledges(fourth), None, "it comes behind the third");
-    world.disk.hold_syncs(false);
+    world.disk.release(StepKind::Sync);
     assert_eq!(outcome(&partition, fourth), Ok(()));
     world.flusher.stop();
     assert_eq!(world.syncs(".log"), 1);
@@ -116,12 +116,12 @@ fn partitions_wait_for_their_own_syncs_only() {
     world.flusher.set_threads(2);
     let slow = world.partition(0, &[("flush.messages", "1")]);
     let plain = world.partition(1, &[]);
-    world.disk.hold_syncs(true);
+    world.disk.hold(StepKind::Sync);
     let held = append(&slow);
     world.until_held(1);
     let free = append(&plain);
     assert_eq!((slow.acknowledges(held), plain.acknowledges(free)), (None, Some(Ok(()))));
-    world.disk.hold_syncs(false);
+    world.disk.release(StepKind::Sync);
     assert_eq!(outcome(&slow, held), Ok(()));
 }
 
@@ -146,16 +146,16 @@ fn new_settings_hold_from_the_next_append_on() {
     let partition = world.partition(0, &[]);
     append(&partition);
     partition.set_settings(settings(&[("flush.messages", "2")]));
-    world.disk.hold_syncs(true);
+    world.disk.hold(StepKind::Sync);
     let end = append(&partition);
     assert_eq!(partition.acknowledges(end), None, "two records are not durable");
-    world.disk.hold_syncs(false);
+    world.disk.release(StepKind::Sync);
     assert_eq!(outcome(&partition, end), Ok(()));
     partition.set_settings(settings(&[]));
-    world.disk.hold_syncs(true);
+    world.disk.hold(StepKind::Sync);
     let end = append(&partition);
     assert_eq!(partition.acknowledges(end), Some(Ok(())));
-    world.disk.hold_syncs(false);
+    world.disk.release(StepKind::Sync);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn an_idle_partition_is_not_looked_at() {
 fn a_roll_is_flushed_without_anyone_waiting() {
     let world = World::new(0);
     let partition = world.partition(0, &[("segment.bytes", "1048576")]);
-    world.disk.hold_syncs(true);
+    world.disk.hold(StepKind::Sync);
     for _ in 0..2 {
         let mut large = batch(1, 700_000);
         let end = partition.append_as_leader(&mut [&mut large], 0).unwrap().last_offset + 1;
@@ -206,7 +206,7 @@ fn a_roll_is_flushed_without_anyone_waiting() {
     }
     world.until_held(1);
     assert_eq!(partition.log().recovery_point(), 0);
-    world.disk.hold_syncs(false);
+    world.disk.release(StepKind::Sync);
     world.flusher.stop();
     assert_eq!(partition.log().recovery_point(), 2);
 }
@@ -215,13 +215,13 @@ fn a_roll_is_flushed_without_anyone_waiting() {
 fn a_partition_that_goes_during_a_flush_answers_at_once_and_is_no_failure() {
     let world = World::new(0);
     let partition = world.partition(0, &[("flush.messages", "1")]);
-    world.disk.hold_syncs(true);
+    world.disk.hold(StepKind::Sync);
     let end = append(&partition);
     world.until_held(1);
     partition.retire();
     partition.log().rename_for_deletion(7).unwrap();
     assert_eq!(partition.acknowledges(end), Some(Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)));
-    world.disk.hold_syncs(false);
+    world.disk.release(StepKind::Sync);
     world.flusher.stop();
     assert!(!partition.flushes.failed.load(Ordering::Relaxed));
 }
@@ -230,12 +230,12 @@ fn a_partition_that_goes_during_a_flush_answers_at_once_and_is_no_failure() {
 fn a_stop_does_the_flushes_that_are_queued() {
     let world = World::new(0);
     let partitions: Vec<_> = (0..5).map(|index| world.partition(index, &[("flush.messages", "1")])).collect();
-    world.disk.hold_syncs(true);
+    world.disk.hold(StepKind::Sync);
     let ends: Vec<i64> = partitions.iter().map(append).collect();
     world.until_held(1);
     std::thread::scope(|scope| {
         let stopped = scope.spawn(|| world.flusher.stop());
-        world.disk.hold_syncs(false);
+        world.disk.release(StepKind::Sync);
         stopped.join().unwrap();
     });
     assert!(partitions.iter().zip(ends).all(|(partition, end)| partition.acknowledges(end) == Some(Ok(()))));
