@@ -4,19 +4,27 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
 	records    = 60
 	partitions = 3
+	group      = "go-group"
+	topic      = "go-none-one"
+	step       = 5
 )
 
 var (
@@ -173,13 +181,140 @@ func same(record *kgo.Record, base int64) {
 	}
 }
 
+// A consumer in the group of this program: what it owns, and the first offset that it saw of each partition.
+type member struct {
+	cl    *kgo.Client
+	mu    sync.Mutex
+	owned map[int32]bool
+	first map[int32]int64
+}
+
+func join(bootstrap string) *member {
+	m := &member{owned: map[int32]bool{}, first: map[int32]int64{}}
+	own := func(owns bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, changed map[string][]int32) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			for _, p := range changed[topic] {
+				delete(m.owned, p)
+				if owns {
+					m.owned[p] = true
+				}
+			}
+		}
+	}
+	m.cl = client(bootstrap, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
+		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(300*time.Millisecond), kgo.FetchMaxWait(50*time.Millisecond),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.OnPartitionsAssigned(own(true)), kgo.OnPartitionsRevoked(own(false)), kgo.OnPartitionsLost(own(false)))
+	go func() {
+		for {
+			fetches := m.cl.PollFetches(context.Background())
+			if fetches.IsClientClosed() {
+				return
+			}
+			m.mu.Lock()
+			fetches.EachRecord(func(record *kgo.Record) {
+				if _, seen := m.first[record.Partition]; !seen {
+					m.first[record.Partition] = record.Offset
+				}
+			})
+			m.mu.Unlock()
+		}
+	}()
+	return m
+}
+
+func (m *member) state() (owned map[int32]bool, first map[int32]int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.owned), maps.Clone(m.first)
+}
+
+func (m *member) commit(ctx context.Context, offset int64) {
+	owned, _ := m.state()
+	offsets := map[int32]kgo.EpochOffset{}
+	for p := range owned {
+		offsets[p] = kgo.EpochOffset{Epoch: -1, Offset: offset}
+	}
+	var failed error
+	m.cl.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{topic: offsets},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, response *kmsg.OffsetCommitResponse, err error) {
+			failed = err
+			for _, t := range responseTopics(response) {
+				for _, p := range t.Partitions {
+					failed = errors.Join(failed, kerr.ErrorForCode(p.ErrorCode))
+				}
+			}
+		})
+	must(failed)
+}
+
+func responseTopics(response *kmsg.OffsetCommitResponse) []kmsg.OffsetCommitResponseTopic {
+	if response == nil {
+		return nil
+	}
+	return response.Topics
+}
+
+func until(holds func() bool, what string) {
+	for end := time.Now().Add(40 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+		check(time.Now().Before(end), "%s", what)
+	}
+}
+
+func hold(bootstrap string) {
+	m := join(bootstrap)
+	until(func() bool { owned, _ := m.state(); return len(owned) == partitions }, "no assignment")
+	fmt.Println("holding")
+	select {}
+}
+
+func turn(ctx context.Context, bootstrap string, number int64) {
+	a := join(bootstrap)
+	until(func() bool { _, first := a.state(); return len(first) == partitions }, "the first member does not read all")
+	_, first := a.state()
+	for p, offset := range first {
+		check(offset == step*number, "partition %d begins at %d", p, offset)
+	}
+	b := join(bootstrap)
+	until(func() bool {
+		of, _ := a.state()
+		other, _ := b.state()
+		shared := len(of) > 0 && len(other) > 0 && len(of)+len(other) == partitions
+		maps.Copy(of, other)
+		return shared && len(of) == partitions
+	}, "the partitions are not shared")
+	a.commit(ctx, step*(number+1))
+	b.commit(ctx, step*(number+1))
+	b.cl.Close()
+	until(func() bool { owned, _ := a.state(); return len(owned) == partitions }, "the partitions of the other one do not come back")
+	a.cl.Close()
+	admin := kadm.NewClient(client(bootstrap))
+	defer admin.Close()
+	committed, err := admin.FetchOffsets(ctx, group)
+	must(err)
+	for p := range int32(partitions) {
+		at, there := committed.Lookup(topic, p)
+		check(there && at.At == step*(number+1), "committed %d of partition %d", at.At, p)
+	}
+	fmt.Printf("go: turn %d of the group\n", number)
+}
+
 func main() {
 	ctx := context.Background()
 	base, err := strconv.ParseInt(os.Args[3], 10, 64)
 	must(err)
-	if os.Args[1] == "produce" {
+	switch os.Args[1] {
+	case "produce":
 		produce(ctx, os.Args[2], base)
-	} else {
+	case "hold":
+		hold(os.Args[2])
+	case "group":
+		number, err := strconv.ParseInt(os.Args[4], 10, 64)
+		must(err)
+		turn(ctx, os.Args[2], number)
+	default:
 		verify(ctx, os.Args[2], base, strings.Split(os.Args[4], ","))
 	}
 }

@@ -5,9 +5,13 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.Future;
+import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
 
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewPartitions;
@@ -15,9 +19,11 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.GroupState;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
@@ -30,6 +36,9 @@ public class Compat {
     static final String[] MODES = {"idempotent", "one", "zero"};
     static final int RECORDS = 60;
     static final int PARTITIONS = 3;
+    static final String GROUP = "java-group";
+    static final String TOPIC = "java-none-one";
+    static final int STEP = 5;
 
     public static void main(String[] args) throws Exception {
         String bootstrap = args[1];
@@ -38,6 +47,10 @@ public class Compat {
             produce(bootstrap, base);
             admin(bootstrap, base);
             autoCreated(bootstrap, base);
+        } else if (args[0].equals("hold")) {
+            hold(bootstrap);
+        } else if (args[0].equals("group")) {
+            group(bootstrap, Integer.parseInt(args[3]));
         } else {
             verify(bootstrap, base, List.of(args[3].split(",")));
         }
@@ -190,6 +203,85 @@ public class Compat {
             for (Future<RecordMetadata> one : sent) check(one.get().offset() == 0, "auto-created topic");
         }
         System.out.println("java: admin calls and auto-creation");
+    }
+
+    // A consumer in the group of this program, and the first offset that it saw of each partition.
+    static class Member implements AutoCloseable {
+        final KafkaConsumer<byte[], byte[]> consumer;
+        final Map<Integer, Long> first = new HashMap<>();
+
+        Member(String bootstrap) {
+            Map<String, Object> config = config(bootstrap);
+            config.put("group.id", GROUP);
+            config.put("auto.offset.reset", "earliest");
+            config.put("enable.auto.commit", false);
+            config.put("session.timeout.ms", 6000);
+            config.put("heartbeat.interval.ms", 300);
+            config.put("fetch.max.wait.ms", 10);
+            consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+            consumer.subscribe(List.of(TOPIC));
+        }
+
+        void poll() {
+            for (var record : consumer.poll(Duration.ofMillis(50))) first.putIfAbsent(record.partition(), record.offset());
+        }
+
+        Set<Integer> owned() {
+            return consumer.assignment().stream().map(TopicPartition::partition).collect(Collectors.toSet());
+        }
+
+        void commit(long offset) {
+            Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+            for (var partition : consumer.assignment()) offsets.put(partition, new OffsetAndMetadata(offset));
+            consumer.commitSync(offsets);
+        }
+
+        @Override
+        public void close() {
+            consumer.close();
+        }
+    }
+
+    static void pollUntil(List<Member> members, BooleanSupplier holds, String what) {
+        long until = System.currentTimeMillis() + 40_000;
+        while (!holds.getAsBoolean()) {
+            check(System.currentTimeMillis() < until, what);
+            members.forEach(Member::poll);
+        }
+    }
+
+    static void hold(String bootstrap) {
+        var member = new Member(bootstrap);
+        pollUntil(List.of(member), () -> member.owned().size() == PARTITIONS, "no assignment");
+        System.out.println("holding");
+        while (true) member.poll();
+    }
+
+    static void group(String bootstrap, int turn) throws Exception {
+        long before = (long) STEP * turn, after = before + STEP;
+        try (var a = new Member(bootstrap)) {
+            pollUntil(List.of(a), () -> a.first.size() == PARTITIONS, "the first member does not read all");
+            check(a.first.values().stream().allMatch(offset -> offset == before), "begins at " + a.first);
+            try (var b = new Member(bootstrap)) {
+                pollUntil(List.of(a, b), () -> {
+                    var all = new HashSet<>(a.owned());
+                    all.addAll(b.owned());
+                    boolean shared = all.size() == PARTITIONS && a.owned().size() + b.owned().size() == PARTITIONS;
+                    return shared && !a.owned().isEmpty() && !b.owned().isEmpty();
+                }, "the partitions are not shared");
+                a.commit(after);
+                b.commit(after);
+            }
+            pollUntil(List.of(a), () -> a.owned().size() == PARTITIONS, "the partitions of the other one do not come back");
+            var committed = a.consumer.committed(a.consumer.assignment()).values();
+            check(committed.stream().allMatch(offset -> offset.offset() == after), "committed " + committed);
+        }
+        try (Admin admin = Admin.create(config(bootstrap))) {
+            var described = admin.describeConsumerGroups(List.of(GROUP)).all().get().get(GROUP);
+            check(described.groupState() == GroupState.EMPTY, "the group is " + described);
+            check(admin.listGroups().all().get().stream().anyMatch(group -> group.groupId().equals(GROUP)), "listGroups");
+        }
+        System.out.println("java: turn " + turn + " of the group");
     }
 
     static void check(boolean holds, String what) {

@@ -44,5 +44,20 @@ def verify(bootstrap):
     print(f"kcat: verified {len(CODECS) * len(MODES)} topics")
 
 
+def group(bootstrap, turn):
+    topic, options = "kcat-none-one", ["-X", "auto.offset.reset=earliest", "-X", "fetch.wait.max.ms=10"]
+    got = kcat("-b", bootstrap, "-G", "kcat-group", topic, "-e", "-q", *options, "-f", "%o\n")
+    # What the first turn has read is committed when it ends.
+    expected = "".join(f"{i}\n" for i in range(RECORDS)) if turn == 0 else ""
+    if got != expected:
+        raise AssertionError(f"turn {turn}: {got[:200]}")
+    print(f"kcat: turn {turn} of the group")
+
+
 if __name__ == "__main__":
-    produce(sys.argv[2]) if sys.argv[1] == "produce" else verify(sys.argv[2])
+    if sys.argv[1] == "produce":
+        produce(sys.argv[2])
+    elif sys.argv[1] == "group":
+        group(sys.argv[2], int(sys.argv[4]))
+    else:
+        verify(sys.argv[2])

@@ -19,6 +19,9 @@ const CODECS = {
 const MODES = { idempotent: { acks: -1, idempotent: true }, one: { acks: 1 }, zero: { acks: 0 } };
 const RECORDS = 60;
 const PARTITIONS = 3;
+const GROUP = 'node-group';
+const TOPIC = 'node-none-one';
+const STEP = 5;
 
 // The Java library's framing: a magic header, then blocks with their lengths in front. librdkafka and Go write raw blocks.
 const XERIAL = Buffer.from([0x82, 0x53, 0x4e, 0x41, 0x50, 0x50, 0x59, 0]);
@@ -169,12 +172,64 @@ function compare(topic, partition, message, base) {
   for (const [name, one] of Object.entries(expected)) same(message.headers[name], one, `${what} header ${name}`);
 }
 
+// A consumer in the group of this program: what it owns, and the first offset that it saw of each partition.
+async function member(kafka) {
+  const consumer = kafka.consumer({ groupId: GROUP, sessionTimeout: 6000, heartbeatInterval: 300, maxWaitTimeInMs: 50 });
+  const self = { consumer, owned: [], first: new Map() };
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => (self.owned = payload.memberAssignment[TOPIC] || []));
+  await consumer.connect();
+  await consumer.subscribe({ topics: [TOPIC], fromBeginning: true });
+  await consumer.run({
+    autoCommit: false,
+    eachMessage: async ({ partition, message }) => {
+      if (!self.first.has(partition)) self.first.set(partition, Number(message.offset));
+    },
+  });
+  self.commit = (offset) =>
+    consumer.commitOffsets(self.owned.map((partition) => ({ topic: TOPIC, partition, offset: String(offset) })));
+  return self;
+}
+
+async function until(holds, what) {
+  for (const end = Date.now() + 40000; !holds(); ) {
+    check(Date.now() < end, what);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+async function hold(kafka) {
+  const held = await member(kafka);
+  await until(() => held.owned.length === PARTITIONS, 'no assignment');
+  console.log('holding');
+}
+
+async function group(kafka, turn) {
+  const a = await member(kafka);
+  await until(() => a.first.size === PARTITIONS, 'the first member does not read all');
+  check([...a.first.values()].every((offset) => offset === STEP * turn), `begins at ${[...a.first]}`);
+  const b = await member(kafka);
+  const shared = () => a.owned.length > 0 && b.owned.length > 0 && new Set([...a.owned, ...b.owned]).size === PARTITIONS;
+  await until(() => shared() && a.owned.length + b.owned.length === PARTITIONS, 'the partitions are not shared');
+  for (const one of [a, b]) await one.commit(STEP * (turn + 1));
+  await b.consumer.disconnect();
+  await until(() => a.owned.length === PARTITIONS, 'the partitions of the other one do not come back');
+  await a.consumer.disconnect();
+  const admin = kafka.admin();
+  await admin.connect();
+  const [{ partitions }] = await admin.fetchOffsets({ groupId: GROUP, topics: [TOPIC] });
+  check(partitions.length === PARTITIONS && partitions.every((p) => Number(p.offset) === STEP * (turn + 1)), 'committed');
+  await admin.disconnect();
+  console.log(`node: turn ${turn} of the group`);
+}
+
 async function main() {
   const [phase, bootstrap, base, writers] = process.argv.slice(2);
   await zstd.init();
   const kafka = new Kafka({ clientId: 'compat', brokers: [bootstrap], logLevel: logLevel.WARN });
   kafka.bootstrap = [bootstrap];
   if (phase === 'produce') await produce(kafka, Number(base));
+  else if (phase === 'hold') await hold(kafka);
+  else if (phase === 'group') await group(kafka, Number(writers));
   else await verify(kafka, Number(base), writers.split(','));
 }
 

@@ -14,6 +14,9 @@ MODES = {
 }
 RECORDS = 60
 PARTITIONS = 3
+GROUP = "python-group"
+TOPIC = "python-none-one"
+STEP = 5
 
 
 def key(i):
@@ -84,6 +87,68 @@ def verify(bootstrap, base, writers):
     print(f"python: verified {len(topics)} topics")
 
 
+class Member:
+    """A consumer in the group of this program, and the first offset that it saw of each partition."""
+
+    def __init__(self, bootstrap):
+        self.consumer = Consumer({
+            "bootstrap.servers": bootstrap,
+            "group.id": GROUP,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 300,
+            "fetch.wait.max.ms": 10,
+        })
+        self.first = {}
+        self.consumer.subscribe([TOPIC])
+
+    def poll(self):
+        for message in self.consumer.consume(100, 0.05):
+            check(not message.error(), message.error())
+            self.first.setdefault(message.partition(), message.offset())
+
+    def owned(self):
+        return {p.partition for p in self.consumer.assignment()}
+
+    def commit(self, offset):
+        mine = [TopicPartition(TOPIC, p, offset) for p in self.owned()]
+        self.consumer.commit(offsets=mine, asynchronous=False)
+
+
+def poll_until(members, holds, what):
+    until = time.monotonic() + 40
+    while not holds():
+        check(time.monotonic() < until, what)
+        for member in members:
+            member.poll()
+
+
+def hold(bootstrap):
+    member = Member(bootstrap)
+    poll_until([member], lambda: len(member.owned()) == PARTITIONS, "no assignment")
+    print("holding", flush=True)
+    while True:
+        member.poll()
+
+
+def group(bootstrap, turn):
+    a = Member(bootstrap)
+    poll_until([a], lambda: len(a.first) == PARTITIONS, "the first member does not read all")
+    check(set(a.first.values()) == {STEP * turn}, f"begins at {a.first}")
+    b = Member(bootstrap)
+    shared = lambda: a.owned() and b.owned() and a.owned() | b.owned() == set(range(PARTITIONS))
+    poll_until([a, b], lambda: shared() and not a.owned() & b.owned(), "the partitions are not shared")
+    for member in (a, b):
+        member.commit(STEP * (turn + 1))
+    b.consumer.close()
+    poll_until([a], lambda: len(a.owned()) == PARTITIONS, "the partitions of the other one do not come back")
+    committed = a.consumer.committed([TopicPartition(TOPIC, p) for p in range(PARTITIONS)], 10)
+    check({p.offset for p in committed} == {STEP * (turn + 1)}, f"committed {committed}")
+    a.consumer.close()
+    print(f"python: turn {turn} of the group")
+
+
 def same(message, base):
     i = message.offset() * PARTITIONS + message.partition()
     what = f"{message.topic()} record {i}"
@@ -97,5 +162,9 @@ if __name__ == "__main__":
     phase, bootstrap, base = sys.argv[1], sys.argv[2], int(sys.argv[3])
     if phase == "produce":
         produce(bootstrap, base)
+    elif phase == "hold":
+        hold(bootstrap)
+    elif phase == "group":
+        group(bootstrap, int(sys.argv[4]))
     else:
         verify(bootstrap, base, sys.argv[4].split(","))

@@ -1,7 +1,8 @@
 //! `cargo xtask compat`: real clients against a server. What they write and read is in `compat/README.md`.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -88,15 +89,52 @@ fn suite(server: &mut Server, names: &[&str]) -> Result<Done> {
         phase(client, server, &["produce"], &base, &[])?;
     }
     read_all(&clients, server, &base)?;
+    at_once(clients.iter().filter(|client| client.shared), |client| hold_and_die(client, server, &base))?;
+    take_turns(&clients, server, &base, "0")?;
     server.stop()?;
     server.start()?;
     println!("restarted");
     read_all(&clients, server, &base)?;
+    take_turns(&clients, server, &base, "1")?;
     server.kill()?;
     server.start()?;
     println!("killed and started again");
     read_all(&clients, server, &base)?;
-    Ok(Done { phases: 4 * clients.len(), missing })
+    take_turns(&clients, server, &base, "2")?;
+    Ok(Done { phases: 7 * clients.len(), missing })
+}
+
+/// Every client takes its group through a turn.
+fn take_turns(clients: &[Client], server: &Server, base: &str, turn: &str) -> Result<()> {
+    at_once(clients, |client| phase(client, server, &["group"], base, &[turn]))
+}
+
+/// What clients mostly wait in is done at once.
+fn at_once<'c>(
+    clients: impl IntoIterator<Item = &'c Client>,
+    each: impl Fn(&'c Client) -> Result<()> + Sync,
+) -> Result<()> {
+    let each = &each;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = clients.into_iter().map(|client| scope.spawn(move || each(client))).collect();
+        let outcomes: Vec<_> = running.into_iter().map(|one| one.join().expect("a client's thread panicked")).collect();
+        outcomes.into_iter().collect()
+    })
+}
+
+/// Starts the only member of the client's group, and kills it once it has its partitions.
+fn hold_and_die(client: &Client, server: &Server, base: &str) -> Result<()> {
+    let mut command = command(client, server, &["hold"], base);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut said = String::new();
+    let stdout = child.stdout.take().context("its output is piped")?;
+    BufReader::new(stdout).read_line(&mut said)?;
+    let _ = child.kill();
+    let output = child.wait_with_output()?;
+    if said.trim_end() != "holding" {
+        bail!("{} hold: {said}{}", client.name, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
 }
 
 /// Every client reads what every client wrote.
@@ -110,15 +148,7 @@ fn read_all(clients: &[Client], server: &Server, base: &str) -> Result<()> {
 
 fn phase(client: &Client, server: &Server, phase: &[&str], base: &str, more: &[&str]) -> Result<()> {
     let started = Instant::now();
-    let output = Command::new(&client.command[0])
-        .args(&client.command[1..])
-        .args(phase)
-        .arg(server.addr().to_string())
-        .arg(base)
-        .args(more)
-        .current_dir(&client.dir)
-        .output()
-        .with_context(|| client.command[0].clone())?;
+    let output = command(client, server, phase, base).args(more).output().with_context(|| client.command[0].clone())?;
     let said = String::from_utf8_lossy(&output.stdout);
     println!("{} ({:.1} s)", said.trim_end(), started.elapsed().as_secs_f64());
     if !output.status.success() {
@@ -128,6 +158,12 @@ fn phase(client: &Client, server: &Server, phase: &[&str], base: &str, more: &[&
         bail!("{} {}: {}\n{}", client.name, phase[0], output.status, tail.join("\n"));
     }
     Ok(())
+}
+
+fn command(client: &Client, server: &Server, phase: &[&str], base: &str) -> Command {
+    let mut command = Command::new(&client.command[0]);
+    command.args(&client.command[1..]).args(phase).arg(server.addr().to_string()).arg(base).current_dir(&client.dir);
+    command
 }
 
 fn install(name: &'static str) -> Result<Client> {
