@@ -7,6 +7,7 @@ mod common;
 mod cases;
 mod deletion;
 mod flush;
+mod live_settings;
 mod process;
 mod producers;
 mod readme;
