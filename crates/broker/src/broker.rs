@@ -18,6 +18,7 @@ use milena_log::LogError;
 use milena_net::{NetError, Server};
 use milena_quorum::{DirectoryError, FormatError, QuorumError};
 
+use crate::cleaner::LogCleaner;
 use crate::controller::Controller;
 use crate::coordinators::CoordinatorThread;
 use crate::disk_threads::DiskThreads;
@@ -37,6 +38,7 @@ pub struct Broker {
     controller: Controller,
     maintenance: Maintenance,
     coordinators: CoordinatorThread,
+    cleaner: LogCleaner,
     flush_timer: Option<FlushTimer>,
     replicas: Arc<Replicas>,
     storage: Arc<Storage>,
@@ -150,6 +152,7 @@ impl Broker {
         self.server.stop(STOP_PATIENCE);
         self.coordinators.stop();
         self.readers.stop();
+        self.cleaner.stop();
         self.maintenance.stop();
         self.flush_timer.into_iter().for_each(FlushTimer::stop);
         self.storage.flusher().stop();

@@ -3,6 +3,7 @@
 pub mod authorized_operations;
 pub mod auto_topics;
 pub mod broker;
+pub mod cleaner;
 pub mod cluster_view;
 pub mod controller;
 pub mod coordinators;

@@ -198,11 +198,13 @@ impl Work {
         }
     }
 
+    /// Compacted logs are looked after by the cleaner, where there is one.
     fn delete_old_segments(&self) {
-        for partition in self.replicas.topics().partitions().filter(|partition| !partition.directory().is_offline()) {
-            if let Err(error) = retention::delete_old_segments(partition, &self.storage) {
-                tracing::error!(%partition, %error, "old segments can't be deleted");
-                partition.directory().note_error(&error);
+        let has_cleaner = self.live.config.load().log_cleaner_enable();
+        for partition in self.replicas.topics().partitions() {
+            let is_the_cleaners = has_cleaner && partition.settings().log.compact;
+            if !is_the_cleaners && !partition.directory().is_offline() {
+                retention::delete_old_segments_or_tell(partition, &self.storage);
             }
         }
     }

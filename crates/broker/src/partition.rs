@@ -44,6 +44,8 @@ pub struct Partition {
     leader_epoch: AtomicI32,
     high_watermark: AtomicI64,
     log_start: AtomicI64,
+    /// Everything below is compacted; -1 while nothing is.
+    cleaned_to: AtomicI64,
     settings: ArcSwap<PartitionSettings>,
     retired: AtomicBool,
     failing: AtomicBool,
@@ -76,6 +78,7 @@ impl Partition {
             leader_epoch: AtomicI32::new(leader_epoch),
             high_watermark: AtomicI64::new(end),
             log_start: AtomicI64::new(log.log_start_offset()),
+            cleaned_to: AtomicI64::new(-1),
             settings: ArcSwap::new(settings),
             retired: AtomicBool::new(false),
             failing: AtomicBool::new(false),
@@ -200,8 +203,23 @@ impl Partition {
                 let log = self.log();
                 log.log_start_needs_checkpoint().then(|| log.log_start_offset())
             }
-            Checkpoint::Cleaner => None,
+            Checkpoint::Cleaner => self.cleaned_to(),
         }
+    }
+
+    /// First offset that is not compacted; `None` while nothing is.
+    pub fn cleaned_to(&self) -> Option<i64> {
+        Some(self.cleaned_to.load(Ordering::Acquire)).filter(|offset| *offset >= 0)
+    }
+
+    /// Everything below is compacted. The caller writes the checkpoint.
+    pub fn set_cleaned_to(&self, offset: Option<i64>) {
+        self.cleaned_to.store(offset.unwrap_or(-1), Ordering::Release);
+    }
+
+    /// The log with its lock, for who takes it again and again.
+    pub fn log_mutex(&self) -> &Mutex<Log> {
+        &self.log
     }
 
     /// The log, locked: for what is rare.

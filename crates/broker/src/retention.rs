@@ -43,6 +43,14 @@ pub fn delete_old_segments(partition: &Arc<Partition>, storage: &Storage) -> Res
     }
 }
 
+/// [`delete_old_segments`] for who can only tell of a failure.
+pub fn delete_old_segments_or_tell(partition: &Arc<Partition>, storage: &Storage) {
+    if let Err(error) = delete_old_segments(partition, storage) {
+        tracing::error!(%partition, %error, "old segments can't be deleted");
+        partition.note_error(&error);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};

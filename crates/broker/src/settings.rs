@@ -14,6 +14,8 @@ use milena_records::{Compression, TimestampType};
 
 /// Whether the records of every produced batch are looked at.
 const PRODUCE_VALIDATION: &str = "milena.produce.validation";
+/// Most decompressed bytes of a batch, unless `max.message.bytes` is larger.
+const MAX_DECOMPRESSED_BYTES: usize = 256 << 20;
 
 /// What a partition takes from its topic's configuration.
 pub struct PartitionSettings {
@@ -23,6 +25,21 @@ pub struct PartitionSettings {
     pub file_delete_delay_ms: i64,
     /// For the records of a produced batch.
     pub records: RecordRules,
+    /// For its compaction.
+    pub compaction: CompactionRules,
+}
+
+/// When a compacted log is cleaned, and what of it stays for a while.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CompactionRules {
+    /// More than this part of the log must be dirty (`min.cleanable.dirty.ratio`).
+    pub min_dirty_ratio: f64,
+    /// Younger records are left alone, ms (`min.compaction.lag.ms`).
+    pub min_lag_ms: i64,
+    /// Older dirty records are cleaned however few there are, ms (`max.compaction.lag.ms`).
+    pub max_lag_ms: i64,
+    /// How long tombstones and markers stay, ms (`delete.retention.ms`).
+    pub delete_retention_ms: i64,
 }
 
 /// What a topic demands of the records of a produced batch, and how it stores them.
@@ -48,6 +65,13 @@ pub struct RecordRules {
     pub trust_headers: bool,
 }
 
+impl RecordRules {
+    /// Most decompressed bytes of a batch.
+    pub fn max_decompressed_bytes(&self) -> usize {
+        self.max_batch_bytes.max(MAX_DECOMPRESSED_BYTES)
+    }
+}
+
 impl PartitionSettings {
     /// The settings of a topic.
     pub fn of_topic(broker: &BrokerConfig, image: &Image, topic: &str) -> Arc<Self> {
@@ -58,6 +82,12 @@ impl PartitionSettings {
             log: Arc::new(log_config(broker, &config)),
             file_delete_delay_ms: config.file_delete_delay_ms,
             records: record_rules(broker, &config),
+            compaction: CompactionRules {
+                min_dirty_ratio: config.min_cleanable_dirty_ratio,
+                min_lag_ms: config.min_compaction_lag_ms,
+                max_lag_ms: config.max_compaction_lag_ms,
+                delete_retention_ms: config.delete_retention_ms,
+            },
         })
     }
 }

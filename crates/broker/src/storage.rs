@@ -347,6 +347,11 @@ impl Storage {
         }
     }
 
+    /// Time since some fixed moment, which never goes backwards.
+    pub fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
     /// The wall clock, ms since 1970.
     pub fn now_ms(&self) -> i64 {
         self.clock.now_ms()
@@ -389,7 +394,8 @@ impl Storage {
         let online: Vec<_> = self.online().cloned().collect();
         let closed: Vec<Result<(), LogError>> = online.iter().map(close).collect();
         self.sync_created();
-        for which in checkpoints::WRITTEN {
+        // That of the cleaner is written whenever it changes.
+        for which in Checkpoint::ALL.into_iter().filter(|which| *which != Checkpoint::Cleaner) {
             self.checkpoint(replicas, which)?;
         }
         for (directory, closed) in online.into_iter().zip(closed) {

@@ -30,7 +30,7 @@ pub(crate) use target::Target;
 use transactions::Transactions;
 
 use crate::error::{IoContext, LogError};
-use crate::log::Log;
+use crate::log::{Log, Version};
 
 /// Least length of a buffer: a batch header must fit in.
 const LEAST_BUFFER: usize = 4 << 10;
@@ -159,7 +159,7 @@ struct Round<'c> {
     log: &'c Mutex<Log>,
     task: Task,
     host: &'c mut dyn Host,
-    generation: u64,
+    version: &'c Version,
     map: OffsetMap,
     transactions: Transactions,
     stats: Stats,
@@ -171,7 +171,7 @@ impl Round<'_> {
     }
 
     fn source(&self, base_offset: i64, from: i64) -> Result<Source, CleanError> {
-        self.log.lock().source(self.generation, base_offset, from)?.ok_or(CleanError::GivenUp)
+        self.log.lock().source(self.version, base_offset, from)?.ok_or(CleanError::GivenUp)
     }
 }
 
@@ -192,19 +192,19 @@ impl Cleaner {
     /// # Errors
     /// [`CleanError`]. When the log was truncated, closed or lost segments meanwhile it is [`CleanError::GivenUp`], whatever else was met.
     pub fn clean(&mut self, log: &Mutex<Log>, task: Task, host: &mut dyn Host) -> Result<Cleaned, CleanError> {
-        let generation = log.lock().generation();
-        let cleaned = self.clean_generation(log, task, host, generation);
+        let version = log.lock().version();
+        let cleaned = self.clean_version(log, task, host, &version);
         self.chunk = Vec::new();
         self.rewritten = Vec::new();
-        cleaned.map_err(|error| if log.lock().is_generation(generation) { error } else { CleanError::GivenUp })
+        cleaned.map_err(|error| if log.lock().is_version(&version) { error } else { CleanError::GivenUp })
     }
 
-    fn clean_generation(
+    fn clean_version(
         &mut self,
         log: &Mutex<Log>,
         task: Task,
         host: &mut dyn Host,
-        generation: u64,
+        version: &Version,
     ) -> Result<Cleaned, CleanError> {
         let begun = Instant::now();
         let (segments, config) = {
@@ -218,7 +218,7 @@ impl Cleaner {
             log,
             task,
             host,
-            generation,
+            version,
             map: OffsetMap::new(self.config.map_bytes, self.config.load_factor, keys),
             transactions: Transactions::new(log.lock().aborted_between(dirty_from, task.end)?),
             stats: Stats::default(),
@@ -274,17 +274,17 @@ impl Cleaner {
     /// Writes a group's segments into one and swaps it in.
     fn clean_group(&mut self, round: &mut Round<'_>, group: &[SegmentSizes]) -> Result<(), CleanError> {
         let base_offset = group[0].base_offset;
-        let target = round.log.lock().create_target(round.generation, base_offset)?;
+        let target = round.log.lock().create_target(round.version, base_offset)?;
         let mut target = target.ok_or(CleanError::GivenUp)?;
         let written = self.write_group(round, group, &mut target);
         let swapped = written.and_then(|()| {
             let mut doomed = Vec::new();
-            let swapped = round.log.lock().swap_in(round.generation, &target, group, &mut doomed);
+            let swapped = round.log.lock().swap_in(round.version, &target, group, &mut doomed);
             round.host.remove_later(doomed);
             if swapped? { Ok(()) } else { Err(CleanError::GivenUp) }
         });
         if swapped.is_err() {
-            round.log.lock().discard_target(round.generation, &target);
+            round.log.lock().discard_target(round.version, &target);
             return swapped;
         }
         round.stats.bytes_read += group.iter().map(|segment| segment.size).sum::<u64>();
@@ -349,7 +349,7 @@ impl Cleaner {
         }
         let kept = round.transactions.take_kept();
         if !kept.is_empty() {
-            round.log.lock().add_aborted(round.generation, target, &kept)?;
+            round.log.lock().add_aborted(round.version, target, &kept)?;
         }
         Ok(target.finish()?)
     }

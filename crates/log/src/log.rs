@@ -27,6 +27,7 @@ use crate::names::Home;
 use crate::producers::{ProducerState, Producers};
 use crate::segment::Segment;
 pub use append::Appended;
+pub(crate) use clean::Version;
 pub use clean::{Cleanable, CleaningLimits};
 pub use flush::Flush;
 use flush::{Marks, Shared};

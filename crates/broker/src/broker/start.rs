@@ -13,6 +13,7 @@ use milena_quorum::{ControllerRegistration, MetadataLog, MetadataLogOptions, Top
 
 use super::directories;
 use super::{Broker, BrokerError, Report, registration};
+use crate::cleaner::LogCleaner;
 use crate::controller::Controller;
 use crate::coordinators::Coordinators;
 use crate::disk_threads::DiskThreads;
@@ -179,6 +180,8 @@ impl Parts {
         let maintenance =
             Maintenance::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live), handle.clone())
                 .map_err(BrokerError::Thread)?;
+        let cleaner = LogCleaner::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live))
+            .map_err(BrokerError::Thread)?;
         let ports = Ports {
             replicas: Arc::clone(&replicas),
             live,
@@ -198,6 +201,7 @@ impl Parts {
             controller,
             maintenance,
             coordinators: coordinator_thread,
+            cleaner,
             flush_timer,
             replicas,
             storage,

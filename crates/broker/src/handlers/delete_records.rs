@@ -183,8 +183,9 @@ mod tests {
         let partition = topics.by_name("t").unwrap().partition(0).unwrap();
         let with = |compact, delete| {
             let log = milena_log::LogConfig { compact, delete, ..milena_log::LogConfig::default() };
-            let records = partition.settings().records.clone();
-            partition.set_settings(Arc::new(PartitionSettings { log: log.into(), file_delete_delay_ms: 0, records }));
+            let (records, compaction) = (partition.settings().records.clone(), partition.settings().compaction);
+            let settings = PartitionSettings { log: log.into(), file_delete_delay_ms: 0, records, compaction };
+            partition.set_settings(Arc::new(settings));
             one(&replicas, 1)
         };
         assert_eq!(with(true, false), (-1, ErrorCode::POLICY_VIOLATION.0));

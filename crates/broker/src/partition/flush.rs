@@ -137,8 +137,11 @@ impl Partition {
         }
     }
 
-    /// False when the log was truncated meanwhile.
-    fn flush(&self) -> Result<bool, LogError> {
+    /// Makes everything appended so far durable; false when the log was truncated meanwhile.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub(crate) fn flush(&self) -> Result<bool, LogError> {
         let begun = self.log.lock().begin_flush()?;
         if let Some(flush) = &begun {
             flush.sync()?;

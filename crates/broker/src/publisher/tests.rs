@@ -68,7 +68,7 @@ impl Cluster {
     }
 
     fn checkpoint(&self) {
-        for which in [Checkpoint::RecoveryPoint, Checkpoint::LogStart, Checkpoint::HighWatermark] {
+        for which in Checkpoint::ALL {
             self.publisher.storage.checkpoint(&self.publisher.replicas, which).unwrap();
         }
     }
@@ -92,11 +92,13 @@ fn a_deleted_topic_has_left_the_checkpoints_when_its_deletion_is_over() {
     let cluster = Cluster::new();
     cluster.create(1, &[&[1]]);
     cluster.append(9);
+    cluster.partition(0).unwrap().set_cleaned_to(Some(5));
     cluster.checkpoint();
     assert_eq!(cluster.lines(Checkpoint::HighWatermark), ["t 0 9"]);
+    assert_eq!(cluster.lines(Checkpoint::Cleaner), ["t 0 5"]);
     assert_eq!(cluster.lines(Checkpoint::RecoveryPoint).len(), 1);
     cluster.delete(1);
-    for which in [Checkpoint::HighWatermark, Checkpoint::RecoveryPoint] {
+    for which in Checkpoint::ALL {
         assert_eq!(cluster.lines(which), [""; 0], "{which:?}");
     }
 }

@@ -10,20 +10,16 @@ use super::open::{Place, Wanted};
 use super::{Directory, Storage};
 use crate::replicas::Replicas;
 
-/// The checkpoints that follow the partitions.
-pub(super) const WRITTEN: [Checkpoint; 3] =
-    [Checkpoint::RecoveryPoint, Checkpoint::LogStart, Checkpoint::HighWatermark];
-
-/// The topics that each of the [`WRITTEN`] files has lines of; `None` while that is not known.
+/// The topics that each file, in the order of [`Checkpoint::ALL`], has lines of; `None` while that is not known.
 #[derive(Default)]
-pub(super) struct Checkpointed([Option<HashSet<Uuid>>; 3]);
+pub(super) struct Checkpointed([Option<HashSet<Uuid>>; Checkpoint::ALL.len()]);
 
-/// What a directory's checkpoints said at the start, in the order of [`WRITTEN`]; `None` for one that can't be read.
-pub(super) struct Lines([Option<Offsets>; 3]);
+/// What a directory's checkpoints said at the start, in the same order; `None` for one that can't be read.
+pub(super) struct Lines([Option<Offsets>; Checkpoint::ALL.len()]);
 
 impl Lines {
     pub(super) fn read(directory: &LogDirectory) -> Self {
-        Self(WRITTEN.map(|which| {
+        Self(Checkpoint::ALL.map(|which| {
             let read = directory.read_checkpoint(which);
             read.inspect_err(|error| {
                 tracing::warn!(%error, "a checkpoint can't be read; it counts as empty and is written anew");
@@ -34,7 +30,7 @@ impl Lines {
 
     /// The offset of a partition.
     pub(super) fn get(&self, which: Checkpoint, topic: &str, index: i32) -> Option<i64> {
-        let at = WRITTEN.iter().position(|&written| written == which)?;
+        let at = Checkpoint::ALL.iter().position(|&known| known == which)?;
         self.0[at].as_ref()?.get(topic, index)
     }
 }
@@ -81,7 +77,7 @@ impl Storage {
         };
         let results: Vec<_> = online.map(write).collect();
         let result: Result<(), LogError> = results.into_iter().collect();
-        if let Some(at) = WRITTEN.iter().position(|&written| written == which) {
+        if let Some(at) = Checkpoint::ALL.iter().position(|&known| known == which) {
             checkpointed.0[at] = result.is_ok().then_some(ids);
         }
         result
@@ -90,7 +86,7 @@ impl Storage {
     /// Takes the lines of topics that are not here any more out of the checkpoints. Nothing is written where there are
     /// none; a file whose content is not known is written anew. What fails is tried again by the next call.
     pub fn forget_deleted(&self, replicas: &Replicas) {
-        for (at, which) in WRITTEN.into_iter().enumerate() {
+        for (at, which) in Checkpoint::ALL.into_iter().enumerate() {
             let stale = {
                 let (checkpointed, topics) = (self.checkpointed.lock(), replicas.topics());
                 let mut ids = checkpointed.0[at].iter().flatten();

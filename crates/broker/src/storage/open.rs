@@ -42,6 +42,7 @@ pub(super) struct Place {
     pub(super) directory: usize,
     path: PathBuf,
     params: OpenParams,
+    cleaned_to: Option<i64>,
 }
 
 impl Storage {
@@ -97,7 +98,8 @@ impl Storage {
                         log_start_offset: checkpoints.get(Checkpoint::LogStart, &topic, index).unwrap_or(0),
                         now_ms: self.clock.now_ms(),
                     };
-                    places.insert((topic, index), Place { directory: at, path: found.path, params });
+                    let cleaned_to = checkpoints.get(Checkpoint::Cleaner, &topic, index);
+                    places.insert((topic, index), Place { directory: at, path: found.path, params, cleaned_to });
                 }
                 DirKind::Delete => {
                     let what = Doomed::Partition(found.path);
@@ -169,6 +171,7 @@ impl Storage {
         let (topic, directory) = (Arc::clone(topic), Arc::clone(directory));
         let partition =
             Partition::lead(topic, *index, directory, log, *leader_epoch, Arc::clone(settings), &self.flusher)?;
+        partition.set_cleaned_to(place.cleaned_to);
         Ok((partition, recovery.segments_scanned > 0, recovery.bytes_cut))
     }
 }

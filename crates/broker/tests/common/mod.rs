@@ -63,6 +63,11 @@ impl Node {
         self.broker = Some(start(&self.data_dir(), "127.0.0.1:0", &overrides, false).unwrap());
     }
 
+    /// Another setting as `key=value`, from the next start on.
+    pub fn set(&mut self, setting: &str) {
+        self.overrides.push(setting.to_owned());
+    }
+
     /// Stops in order.
     pub fn stop(&mut self) {
         self.broker.take().unwrap().stop().unwrap();

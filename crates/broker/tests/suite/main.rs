@@ -5,6 +5,7 @@
 mod common;
 
 mod cases;
+mod compaction;
 mod deletion;
 mod flush;
 mod live_settings;

@@ -1,16 +1,22 @@
 //! What a cleaning needs of the log: which part of it can be cleaned, its files, and the swap.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use milena_io::OpenMode;
 use rustc_hash::FxHashMap;
 
+use super::flush::Shared;
 use super::{Log, Segment};
 use crate::aborted::AbortedTxn;
 use crate::cleaner::{LastWritten, SegmentSizes, Source, Target};
 use crate::error::{IoContext, LogError, Result};
 use crate::index::{Index, IndexEntry, OffsetEntry, TimeEntry};
 use crate::names::{CLEANED, SNAPSHOT, SWAP, TXN_INDEX, segment_name};
+
+/// A log between two changes of its end.
+#[derive(Debug, Clone)]
+pub(crate) struct Version(Arc<Shared>, u64);
 
 /// What of a log can be cleaned depends on these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,14 +104,14 @@ impl Log {
         Ok(until.saturating_sub(earliest).max(0))
     }
 
-    /// Changes whenever the log's end is cut, or it is closed.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
+    /// For [`is_version`](Self::is_version).
+    pub(crate) fn version(&self) -> Version {
+        Version(Arc::clone(&self.shared), self.generation)
     }
 
-    /// Nothing was cut, and the log takes changes.
-    pub(crate) fn is_generation(&self, generation: u64) -> bool {
-        self.generation == generation && !self.closed
+    /// Whether it is the same log, nothing was cut off since, and it takes changes.
+    pub(crate) fn is_version(&self, version: &Version) -> bool {
+        Arc::ptr_eq(&self.shared, &version.0) && self.generation == version.1 && !self.closed
     }
 
     /// The segments that begin below `end`, without the last one.
@@ -125,9 +131,9 @@ impl Log {
     }
 
     /// A segment to read from the batch that holds `from` on, or from its beginning; `None` when it has gone, or the log was cut.
-    pub(crate) fn source(&self, generation: u64, base_offset: i64, from: i64) -> Result<Option<Source>> {
+    pub(crate) fn source(&self, version: &Version, base_offset: i64, from: i64) -> Result<Option<Source>> {
         let at = self.finished_segments().binary_search_by_key(&base_offset, |segment| segment.base_offset);
-        let (Ok(at), true) = (at, self.is_generation(generation)) else { return Ok(None) };
+        let (Ok(at), true) = (at, self.is_version(version)) else { return Ok(None) };
         let segment = &self.segments[at];
         let path = segment.path(&self.home);
         let found = if from > base_offset { segment.locate(&self.home, from)?.map(|it| it.position) } else { Some(0) };
@@ -158,8 +164,8 @@ impl Log {
     }
 
     /// Makes the files of a new segment; `None` when the log was cut or closed.
-    pub(crate) fn create_target(&self, generation: u64, base_offset: i64) -> Result<Option<Target>> {
-        if !self.is_generation(generation) {
+    pub(crate) fn create_target(&self, version: &Version, base_offset: i64) -> Result<Option<Target>> {
+        if !self.is_version(version) {
             return Ok(None);
         }
         self.writable()?;
@@ -168,13 +174,13 @@ impl Log {
     }
 
     /// Adds to the new segment's transaction index.
-    pub(crate) fn add_aborted(&self, generation: u64, target: &mut Target, aborted: &[AbortedTxn]) -> Result<()> {
-        if self.is_generation(generation) { target.add_aborted(&self.home, aborted) } else { Ok(()) }
+    pub(crate) fn add_aborted(&self, version: &Version, target: &mut Target, aborted: &[AbortedTxn]) -> Result<()> {
+        if self.is_version(version) { target.add_aborted(&self.home, aborted) } else { Ok(()) }
     }
 
     /// Removes the files of a new segment that is not swapped in. What stays of them is removed at the next start.
-    pub(crate) fn discard_target(&self, generation: u64, target: &Target) {
-        if !self.is_generation(generation) || self.is_poisoned() {
+    pub(crate) fn discard_target(&self, version: &Version, target: &Target) {
+        if !self.is_version(version) || self.is_poisoned() {
             return;
         }
         for suffix in target.suffixes() {
@@ -193,7 +199,7 @@ impl Log {
     /// [`LogError::Io`](crate::LogError::Io); the log is poisoned then, unless nothing has changed.
     pub(crate) fn swap_in(
         &mut self,
-        generation: u64,
+        version: &Version,
         target: &Target,
         replaced: &[SegmentSizes],
         doomed: &mut Vec<PathBuf>,
@@ -205,7 +211,7 @@ impl Log {
         let at = finished.partition_point(|segment| segment.base_offset < target.base_offset());
         let now = finished.get(at..at + replaced.len()).unwrap_or_default();
         let unchanged = now.len() == replaced.len() && now.iter().zip(replaced).all(same);
-        if !unchanged || !self.is_generation(generation) {
+        if !unchanged || !self.is_version(version) {
             return Ok(false);
         }
         self.writable()?;

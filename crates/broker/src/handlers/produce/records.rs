@@ -12,8 +12,6 @@ use milena_records::{
 
 use crate::settings::RecordRules;
 
-/// Most decompressed bytes of a batch, unless `max.message.bytes` is larger.
-const MAX_DECOMPRESSED_BYTES: usize = 256 << 20;
 /// Most records that one refusal lists.
 const MAX_REJECTED_RECORDS: usize = 10_000;
 /// The stamp of a record that has none.
@@ -32,7 +30,7 @@ pub(super) struct Tools {
 
 impl Tools {
     pub(super) fn new() -> Self {
-        Self { decompressor: Decompressor::new(MAX_DECOMPRESSED_BYTES), compressor: Compressor::new() }
+        Self { decompressor: Decompressor::new(0), compressor: Compressor::new() }
     }
 
     /// Runs `work` with this thread's tools.
@@ -144,7 +142,7 @@ fn check(
     tools: &mut Tools,
 ) -> Result<i64, Rejection> {
     let decompressor = &mut tools.decompressor;
-    decompressor.set_limit(rules.max_batch_bytes.max(MAX_DECOMPRESSED_BYTES));
+    decompressor.set_limit(rules.max_decompressed_bytes());
     decompressor.set_max_record_size(rules.max_record_bytes);
     let summary = walk(batch, decompressor)?;
     let is_compressed = batch.compression() != Some(Compression::None);
