@@ -14,6 +14,7 @@ use crate::maintenance::MaintenanceHandle;
 use crate::producer_ids::ProducerIds;
 use crate::published::Published;
 use crate::replicas::Replicas;
+use crate::storage::Directory;
 
 /// Everything that handlers use.
 pub struct Ports {
@@ -35,6 +36,8 @@ pub struct Ports {
     pub readers: DiskThreads,
     /// Wall clock.
     pub clock: Arc<dyn Clock>,
+    /// The log directories.
+    pub directories: Vec<Arc<Directory>>,
     /// Who this is.
     pub node: Node,
 }

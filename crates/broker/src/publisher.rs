@@ -7,7 +7,7 @@ use std::sync::Arc;
 use milena_config::broker::DynamicConfig;
 use milena_config::{BrokerConfig, Overrides};
 use milena_metadata::{ConfigResource, ConfigResourceType, Delta, Image, Loaded, Topic};
-use milena_protocol::ErrorCode;
+use milena_protocol::{ErrorCode, Uuid};
 
 use crate::coordinators::Coordinators;
 use crate::disk_threads::DiskThreads;
@@ -15,7 +15,7 @@ use crate::partition::{Partition, TopicIdentity};
 use crate::ports::Live;
 use crate::replicas::Replicas;
 use crate::settings::PartitionSettings;
-use crate::storage::Storage;
+use crate::storage::{New, Storage};
 
 /// Follows the metadata.
 pub struct Publisher {
@@ -64,6 +64,7 @@ impl Publisher {
         }
         let config = with_dynamic(&self.live.config.load(), image, self.node_id);
         self.set_io_threads(&config);
+        self.storage.cordon(config.list("cordoned.log.dirs"));
         self.live.config.store(Arc::new(config));
         for topic in self.replicas.topics().iter() {
             self.configure(image, &topic.identity.name);
@@ -152,7 +153,13 @@ impl Publisher {
                     tracing::error!(%partition, %error, "a new leader epoch can't be recorded");
                 }),
                 Some(Err(ErrorCode::KAFKA_STORAGE_ERROR)) => {}
-                _ => match self.storage.create(&identity, index, epoch, &settings) {
+                _ => match self.storage.create(&New {
+                    topic: &identity,
+                    index,
+                    leader_epoch: epoch,
+                    settings: &settings,
+                    directory: registration.directory_of(self.node_id).unwrap_or(Uuid::ZERO),
+                }) {
                     Ok(partition) => new.push(Arc::new(partition)),
                     Err(error) => {
                         tracing::error!(topic = %topic.name, index, %error, "a partition can't be made; it is tried again");

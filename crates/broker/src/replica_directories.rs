@@ -29,6 +29,13 @@ pub fn tell(log: &mut MetadataLog, publisher: &Publisher, now_ms: i64) {
         let patience = config.log_dir_failure_timeout_ms();
         publisher.storage.failures_untold(Duration::from_millis(u64::try_from(patience).unwrap_or(0)));
     }
+    match log.cordon_directories(publisher.node_id, &publisher.storage.take_cordoned(), now_ms) {
+        Ok(loaded) => publisher.follow(loaded),
+        Err(error) => {
+            tracing::error!(%error, "the metadata can't be told which log directories are cordoned");
+            publisher.storage.cordons_untold();
+        }
+    }
     let placed = publisher.storage.take_placed();
     match log.assign_directories(publisher.node_id, &placed, defaults, now_ms) {
         Ok(loaded) => publisher.follow(loaded),

@@ -64,6 +64,7 @@ mod tests {
     use super::*;
     use crate::partition::TopicIdentity;
     use crate::settings::PartitionSettings;
+    use crate::storage::New;
     use crate::test_image::id;
 
     const DAY: Duration = Duration::from_hours(24);
@@ -80,9 +81,9 @@ mod tests {
         fn new(overrides: &[(&str, &str)]) -> Self {
             let disk = SimDisk::new(1);
             let clock = Arc::new(SimClock::new(1000));
-            let directories = [(PathBuf::from("/data"), id(9))];
+            let directories = vec![(PathBuf::from("/data"), Ok(id(9)))];
             let storage =
-                Storage::lock(Arc::new(disk.clone()), clock.clone(), &directories, Path::new("/data")).unwrap();
+                Storage::lock(Arc::new(disk.clone()), clock.clone(), directories, Path::new("/data")).unwrap();
             let mut settings = Settings::new();
             for (name, value) in overrides {
                 settings.override_flag(&format!("{name}={value}")).unwrap();
@@ -90,7 +91,8 @@ mod tests {
             let config = BrokerConfig::load(&settings).unwrap();
             let settings = PartitionSettings::of_topic(&config, &Image::default(), "t");
             let topic = Arc::new(TopicIdentity { name: "t".into(), id: id(1) });
-            let partition = Arc::new(storage.create(&topic, 0, 0, &settings).unwrap());
+            let new = New { topic: &topic, index: 0, leader_epoch: 0, settings: &settings, directory: id(9) };
+            let partition = Arc::new(storage.create(&new).unwrap());
             for _ in 0..3 {
                 partition.log().roll(1000).unwrap();
                 let mut builder = BatchBuilder::new();

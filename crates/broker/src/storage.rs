@@ -8,18 +8,21 @@
 //! are written, then the clean marker, then the locks go.
 
 mod checkpoints;
+mod claim;
 mod directory;
 mod open;
+mod placing;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use milena_io::{Clock, Disk};
 use milena_log::{Checkpoint, DirKind, Log, LogDirectory, LogError, OpenParams, PartitionDirName};
 use milena_protocol::Uuid;
+use milena_quorum::Assignment;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -31,7 +34,8 @@ use crate::settings::PartitionSettings;
 use checkpoints::Checkpointed;
 pub(crate) use directory::Failures;
 pub use directory::{Directory, Fatal};
-pub use open::{Found, Wanted};
+pub use open::{Found, Opened, Wanted};
+pub use placing::{EVERY_DIRECTORY, New};
 
 /// All log directories.
 pub struct Storage {
@@ -47,7 +51,11 @@ pub struct Storage {
     /// Partitions that could not be made, by topic id.
     missing: Mutex<BTreeSet<(Uuid, i32)>>,
     /// Replicas and their directories, which the metadata may not know yet.
-    placed: Mutex<Vec<(Uuid, i32, Uuid)>>,
+    placed: Mutex<Vec<Assignment>>,
+    /// Directories were cordoned or freed, which the metadata does not know yet.
+    cordons_changed: AtomicBool,
+    /// Lock of the metadata log's directory, where that is none of the others.
+    metadata: Option<LogDirectory>,
 }
 
 /// What is deleted, and when it goes.
@@ -65,86 +73,6 @@ enum Doomed {
 }
 
 impl Storage {
-    /// Locks the directories, which have these ids; the metadata log is in `metadata_dir`. Nothing else in them changes.
-    ///
-    /// # Errors
-    /// [`LogError::Locked`] when another process has one of them; then none is locked.
-    pub fn lock(
-        disk: Arc<dyn Disk>,
-        clock: Arc<dyn Clock>,
-        ids: &[(PathBuf, Uuid)],
-        metadata_dir: &Path,
-    ) -> Result<Self, LogError> {
-        let mut storage = Self {
-            disk,
-            flusher: Arc::new(Flusher::new(Arc::clone(&clock))),
-            clock,
-            directories: Vec::new(),
-            failures: Failures::new(metadata_dir),
-            deletions: Mutex::default(),
-            created: Mutex::default(),
-            checkpointed: Mutex::default(),
-            missing: Mutex::default(),
-            placed: Mutex::default(),
-        };
-        for (index, (path, id)) in ids.iter().enumerate() {
-            match LogDirectory::open(Arc::clone(&storage.disk), path) {
-                Ok(files) => {
-                    storage.directories.push(Arc::new(Directory::new(files, *id, index, &storage.failures)));
-                }
-                Err(error) => {
-                    storage.unlock();
-                    return Err(error);
-                }
-            }
-        }
-        Ok(storage)
-    }
-
-    /// Gives the directories back, for a start that fails before it has changed anything.
-    pub fn unlock(self) {
-        for directory in &self.directories {
-            if let Err(error) = directory.files.unlock() {
-                tracing::warn!(path = %directory.path().display(), %error, "a log directory can't be unlocked");
-            }
-        }
-    }
-
-    /// Takes the clean-shutdown markers: a crash from here on is seen as one.
-    pub fn take_clean_markers(&self) {
-        for directory in self.online() {
-            let taken = directory.files.take_clean_marker().and_then(|marker| {
-                directory.files.create_checkpoints(&Checkpoint::ALL)?;
-                Ok(marker)
-            });
-            match taken {
-                Ok(marker) => *directory.clean.lock() = marker,
-                Err(error) => directory.fail(&error),
-            }
-        }
-    }
-
-    /// A partition's directory, if there is any.
-    ///
-    /// # Errors
-    /// When a directory can't be read.
-    pub fn any_partition(&self) -> Result<Option<PathBuf>, LogError> {
-        for directory in self.online() {
-            let partitions = directory.files.partitions()?;
-            if let Some(found) = partitions.into_iter().find(|found| found.name.kind == DirKind::Current) {
-                return Ok(Some(found.path));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The epoch with which the broker stopped in order; -1 when it did not, or directories say different things.
-    pub fn previous_broker_epoch(&self) -> i64 {
-        let mut epochs = self.directories.iter().map(|it| it.clean().map_or(-1, |marker| marker.broker_epoch));
-        let first = epochs.next().unwrap_or(-1);
-        if epochs.all(|epoch| epoch == first) { first } else { -1 }
-    }
-
     /// Who flushes their partitions.
     pub fn flusher(&self) -> &Arc<Flusher> {
         &self.flusher
@@ -188,109 +116,20 @@ impl Storage {
         self.failures.end(Fatal::Metadata { dir: self.failures.metadata_dir().to_owned() });
     }
 
-    /// Takes note of replicas, by topic id and partition, that are in these directories, which the metadata may not know yet.
-    pub fn note_placed(&self, placed: Vec<(Uuid, i32, Uuid)>) {
-        self.placed.lock().extend(placed);
-    }
-
-    /// The replicas of [`note_placed`](Self::note_placed), which are then no longer noted.
-    pub fn take_placed(&self) -> Vec<(Uuid, i32, Uuid)> {
-        std::mem::take(&mut *self.placed.lock())
-    }
-
     /// Whether the metadata may not know all of failed directories and placed replicas.
     pub fn has_untold(&self) -> bool {
-        self.has_failed() || !self.placed.lock().is_empty()
+        self.has_failed() || !self.placed.lock().is_empty() || self.cordons_changed.load(Ordering::Acquire)
+    }
+
+    /// # Errors
+    /// Why the broker can't go on.
+    pub fn check(&self) -> Result<(), Fatal> {
+        self.fatal().borrow().clone().map_or(Ok(()), Err)
     }
 
     /// Tells when and why the broker can't go on.
     pub fn fatal(&self) -> watch::Receiver<Option<Fatal>> {
         self.failures.fatal()
-    }
-
-    /// Makes a new partition in the directory that has the fewest, or where that one fails in the next.
-    ///
-    /// # Errors
-    /// When its files can't be made.
-    pub fn create(
-        &self,
-        topic: &Arc<TopicIdentity>,
-        index: i32,
-        leader_epoch: i32,
-        settings: &Arc<PartitionSettings>,
-    ) -> Result<Partition, LogError> {
-        let mut directories: Vec<&Arc<Directory>> = self.online().collect();
-        directories.sort_by_key(|directory| directory.partitions.load(Ordering::Relaxed));
-        let mut failed = None;
-        for directory in directories {
-            match self.create_in(directory, topic, index, settings) {
-                Ok(log) => {
-                    directory.partitions.fetch_add(1, Ordering::Relaxed);
-                    self.placed.lock().push((topic.id, index, directory.id));
-                    let (topic, directory) = (Arc::clone(topic), Arc::clone(directory));
-                    return Partition::lead(
-                        topic,
-                        index,
-                        directory,
-                        log,
-                        leader_epoch,
-                        Arc::clone(settings),
-                        &self.flusher,
-                    );
-                }
-                Err(error) => {
-                    directory.note_error(&error);
-                    failed = Some(error);
-                    if !directory.is_offline() {
-                        break;
-                    }
-                }
-            }
-        }
-        Err(failed.unwrap_or_else(|| LogError::Offline { dir: self.directories[0].path().to_owned() }))
-    }
-
-    fn create_in(
-        &self,
-        directory: &Directory,
-        topic: &TopicIdentity,
-        index: i32,
-        settings: &PartitionSettings,
-    ) -> Result<Log, LogError> {
-        let name = PartitionDirName::format(&topic.name, index, DirKind::Current, 0);
-        let path = directory.path().join(name);
-        if self.disk.metadata(&path).is_ok_and(|found| found.is_some()) {
-            // An older topic's, that could not be moved away: its records are not this one's.
-            self.set_aside(&topic.name, index, &path)?;
-        }
-        let log = self.create_log(topic, &path, settings).inspect_err(|_| {
-            // What there is of it is empty; what can't be removed is set aside by the next attempt.
-            let _ = self.disk.remove_dir_all(&path);
-        })?;
-        self.created.lock().push(path);
-        Ok(log)
-    }
-
-    fn create_log(&self, topic: &TopicIdentity, path: &Path, settings: &PartitionSettings) -> Result<Log, LogError> {
-        let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, now_ms: self.clock.now_ms() };
-        let (log, _) = Log::open(Arc::clone(&self.disk), path, Arc::clone(&settings.log), params)?;
-        milena_log::write_topic_id_unsynced(&*self.disk, path, &topic.id.to_string())?;
-        Ok(log)
-    }
-
-    /// Takes note of a partition that the metadata has here and that could not be made.
-    pub fn note_missing(&self, topic: Uuid, index: i32) {
-        self.missing.lock().insert((topic, index));
-    }
-
-    /// The partitions that could not be made, which are then no longer noted.
-    pub fn take_missing(&self) -> BTreeSet<(Uuid, i32)> {
-        std::mem::take(&mut *self.missing.lock())
-    }
-
-    /// Whether there are partitions that could not be made.
-    pub fn has_missing(&self) -> bool {
-        !self.missing.lock().is_empty()
     }
 
     /// Moves a retired partition's directory out of the way; its files go after `file.delete.delay.ms`.
@@ -341,7 +180,7 @@ impl Storage {
     /// What a failed sync has lost no later one brings back: the next start must look for itself.
     fn sync_failed(&self, path: &Path, error: &LogError) {
         tracing::error!(path = %path.display(), %error, "a new partition can't be synced; the next start checks it");
-        for directory in self.directories.iter().filter(|directory| path.starts_with(directory.path())) {
+        if let Some(directory) = self.directory_of(path) {
             directory.unsynced.store(true, Ordering::Relaxed);
             directory.note_error(error);
         }
@@ -357,19 +196,29 @@ impl Storage {
         self.clock.now_ms()
     }
 
+    /// The directory that holds a path.
+    fn directory_of(&self, path: &Path) -> Option<&Arc<Directory>> {
+        let holding = self.directories.iter().filter(|directory| path.starts_with(directory.path()));
+        holding.max_by_key(|directory| directory.path().as_os_str().len())
+    }
+
     /// Removes the files of deleted partitions and of removed segments whose time has come.
     pub fn delete_due(&self) {
         let now_ms = self.clock.now_ms();
         let due: Vec<Deletion> = self.deletions.lock().extract_if(.., |deletion| deletion.due_ms <= now_ms).collect();
         for deletion in due {
-            let (removed, path) = match deletion.what {
-                Doomed::Partition(path) => (self.disk.remove_dir_all(&path), path),
-                Doomed::File(path) => (self.disk.remove_file(&path), path),
+            let (Doomed::Partition(path) | Doomed::File(path)) = &deletion.what;
+            let Some(directory) = self.directory_of(path).filter(|directory| !directory.is_offline()) else { continue };
+            let removed = match &deletion.what {
+                Doomed::Partition(path) => self.disk.remove_dir_all(path),
+                Doomed::File(path) => self.disk.remove_file(path),
             };
             match removed {
                 // A segment's file has gone with its partition.
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    tracing::error!(path = %path.display(), %error, "a deleted file can't be removed");
+                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                    let error = LogError::Io { operation: "removing", path: path.clone(), source };
+                    tracing::error!(%error, "a deleted file can't be removed");
+                    directory.note_error(&error);
                 }
                 _ => {}
             }
@@ -405,7 +254,7 @@ impl Storage {
             }
             directory.files.unlock()?;
         }
-        Ok(())
+        self.metadata.map_or(Ok(()), |metadata| metadata.unlock())
     }
 }
 

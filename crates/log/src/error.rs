@@ -65,6 +65,18 @@ pub enum LogError {
         /// Directory of the partition.
         dir: PathBuf,
     },
+    /// A partition is in two log directories.
+    #[error(
+        "{} and {} are one partition: a move between log directories was interrupted by the failure of one, or a directory \
+         was copied; remove the one that lacks records, which is mostly that in a directory that has failed",
+        first.display(), second.display()
+    )]
+    Duplicate {
+        /// One directory.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
     /// The partition's log directory has failed.
     #[error("the log directory {} has failed", dir.display())]
     Offline {

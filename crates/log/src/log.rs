@@ -120,7 +120,8 @@ impl Log {
     pub fn check_sole_writer(&self) -> Result<()> {
         let active = self.active();
         let path = active.path(&self.home);
-        let len = self.home.disk.metadata(&path).context("measuring", &path)?.map_or(0, |found| found.len);
+        let found = self.home.disk.metadata(&path).and_then(|found| found.ok_or(std::io::ErrorKind::NotFound.into()));
+        let len = found.context("measuring", &path)?.len;
         if len != active.size {
             let reason = format!("another process writes to it: it has {len} bytes instead of {}", active.size);
             return Err(LogError::Corrupt { path, position: active.size, reason });

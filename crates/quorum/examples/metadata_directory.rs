@@ -57,7 +57,7 @@ fn now() -> i64 {
 /// One run of a node: start, some records, two snapshots, clean stop. Returns the broker epoch.
 fn run(disk: &Arc<dyn Disk>, dir: &Path, previous_epoch: i64, name: &str) -> Outcome<i64> {
     let mut rng = RealRng;
-    let directories = Directories::load(disk, &[dir.to_owned()], 1, &mut rng, now())?;
+    let directories = Directories::load(disk, &[dir.to_owned()], dir, 1, &mut rng, now())?;
     let directory_id = directories.ids[0].1;
     let voters = MetadataLogOptions::static_voter_ids([1]);
     let options = MetadataLogOptions::new(dir.to_owned(), 1, directory_id, voters);
@@ -76,7 +76,7 @@ fn run(disk: &Arc<dyn Disk>, dir: &Path, previous_epoch: i64, name: &str) -> Out
         previous_epoch,
     };
     let (epoch, _) = log.register_broker(&registration, TopicDefaults::default(), now())?;
-    log.unfence_broker(1, TopicDefaults::default(), now())?;
+    log.unfence_broker(1, &[], TopicDefaults::default(), now())?;
     let version = log.image().features().metadata_version();
     for (topic, partitions) in [("kept", 3), ("removed", 1)] {
         let id = Uuid::random(|bytes| rng.fill(bytes));

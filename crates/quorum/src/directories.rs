@@ -11,12 +11,14 @@ use milena_protocol::Uuid;
 pub(crate) const FILE_NAME: &str = "meta.properties";
 
 /// Formatted log directories of one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Directories {
     /// Id of the cluster.
     pub cluster_id: String,
-    /// Each directory with its id, in the order they were given.
+    /// Each directory that can be used with its id, in the order they were given.
     pub ids: Vec<(PathBuf, Uuid)>,
+    /// Those that can't be used because their file can't be read, and why.
+    pub failed: Vec<(PathBuf, LogError)>,
 }
 
 /// Directories a node must not start with. Nothing was changed.
@@ -103,18 +105,23 @@ pub enum DirectoryError {
 
 impl Directories {
     /// Reads `meta.properties` of every directory and checks them against each other and the configured node id. A
-    /// directory without an id, from before directories had one, gets one.
+    /// directory without an id, from before directories had one, gets one. One whose file can't be read or understood is
+    /// left out if it is not `metadata_dir`, as Kafka does; one without the file is not.
     ///
     /// # Errors
     /// [`DirectoryError`]; then nothing was changed, except that ids may have been given.
     pub fn load(
         disk: &Arc<dyn Disk>,
         dirs: &[PathBuf],
+        metadata_dir: &Path,
         node_id: i32,
         rng: &mut dyn Rng,
         now_ms: i64,
     ) -> Result<Self, DirectoryError> {
-        let found = Found::read(disk, dirs)?;
+        let mut found = Found::read(disk, dirs)?;
+        if let Some(at) = found.failed.iter().position(|(dir, _)| dir == metadata_dir) {
+            return Err(found.failed.swap_remove(at).1.into());
+        }
         if found.formatted.is_empty() {
             return Err(DirectoryError::NoneFormatted);
         }
@@ -125,6 +132,7 @@ impl Directories {
             return Err(DirectoryError::NotKRaft { dir: dir.clone() });
         }
         let cluster_id = found.verify(None, node_id)?.unwrap_or_default();
+        let failed = std::mem::take(&mut found.failed);
         let mut ids: Vec<(PathBuf, Uuid)> = Vec::new();
         let mut unnamed = Vec::new();
         for (dir, properties) in found.formatted {
@@ -140,7 +148,7 @@ impl Directories {
             ids.push((dir, id));
         }
         ids.sort_by_key(|(dir, _)| dirs.iter().position(|d| d == dir));
-        Ok(Self { cluster_id, ids })
+        Ok(Self { cluster_id, ids, failed })
     }
 
     /// The id of a directory.
@@ -154,18 +162,21 @@ pub(crate) struct Found {
     pub(crate) formatted: Vec<(PathBuf, MetaProperties)>,
     /// Missing directories, and those without the file.
     pub(crate) empty: Vec<PathBuf>,
+    /// Directories whose file can't be read or understood.
+    pub(crate) failed: Vec<(PathBuf, LogError)>,
 }
 
 impl Found {
     pub(crate) fn read(disk: &Arc<dyn Disk>, dirs: &[PathBuf]) -> Result<Self, DirectoryError> {
-        let mut found = Self { formatted: Vec::new(), empty: Vec::new() };
+        let mut found = Self { formatted: Vec::new(), empty: Vec::new(), failed: Vec::new() };
         for (index, dir) in dirs.iter().enumerate() {
             if dirs[..index].contains(dir) {
                 return Err(DirectoryError::NamedTwice { dir: dir.clone() });
             }
-            match LogDirectory::unlocked(disk.clone(), dir).meta_properties()? {
-                None => found.empty.push(dir.clone()),
-                Some(properties) => found.formatted.push((dir.clone(), properties)),
+            match LogDirectory::unlocked(disk.clone(), dir).meta_properties() {
+                Ok(None) => found.empty.push(dir.clone()),
+                Ok(Some(properties)) => found.formatted.push((dir.clone(), properties)),
+                Err(error) => found.failed.push((dir.clone(), error)),
             }
         }
         Ok(found)

@@ -108,7 +108,10 @@ pub fn format(
     if !options.scram.is_empty() && !version.supports_scram() {
         return Err(FormatError::Scram);
     }
-    let found = Found::read(disk, &options.dirs)?;
+    let mut found = Found::read(disk, &options.dirs)?;
+    if let Some((_, error)) = found.failed.pop() {
+        return Err(DirectoryError::from(error).into());
+    }
     found.verify(Some(&options.cluster_id), options.node_id)?;
     if let Some((dir, _)) = found.formatted.iter().min_by_key(|(dir, _)| dir).filter(|_| !options.ignore_formatted) {
         return Err(FormatError::AlreadyFormatted { dir: dir.clone() });

@@ -25,7 +25,7 @@ pub use error::QuorumError;
 pub use format::{FormatError, FormatOptions, Formatted, format};
 pub use info::{Info, info};
 pub use integrity::holds_no_metadata;
-pub use lifecycle::{BrokerRegistration, ControllerRegistration, TopicDefaults};
+pub use lifecycle::{Assignment, BrokerRegistration, ControllerRegistration, TopicDefaults};
 pub use mapping::{DependencyError, feature_dependencies, parse_feature, parse_features, version_mapping};
 pub use metadata_log::{Appended, MetadataLog, MetadataLogOptions};
 pub use quorum_mode::{InitialController, QuorumArguments, QuorumMode, QuorumModeError};

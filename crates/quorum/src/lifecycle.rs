@@ -3,6 +3,8 @@
 
 mod replica_directories;
 
+pub use replica_directories::Assignment;
+
 use milena_metadata::{
     Broker, ConfigResource, Endpoint, Image, LeaderRecoveryState, Loaded, NO_LEADER, Partition, Topic, VersionedRecord,
     features,
@@ -111,13 +113,15 @@ impl MetadataLog {
         Ok((epoch, loaded))
     }
 
-    /// Unfences a broker: it may lead, and leads what has no leader and can have it. Nothing happens if it is not fenced.
+    /// Unfences a broker: it may lead, and leads what has no leader and can have it. These directories of it take no new replicas. Nothing happens
+    /// if it is not fenced.
     ///
     /// # Errors
     /// As [`MetadataLog::append`].
     pub fn unfence_broker(
         &mut self,
         id: i32,
+        cordoned: &[Uuid],
         defaults: TopicDefaults,
         now_ms: i64,
     ) -> Result<Vec<Loaded>, QuorumError> {
@@ -128,7 +132,7 @@ impl MetadataLog {
         elections.run(|p| p.leader == NO_LEADER, &mut records);
         if image.features().metadata_version().supports_cordoned_directories() && broker.cordoned_directories.is_none()
         {
-            records.push(change_record(broker, 3, |r| r.cordoned_log_dirs = Some(Vec::new().into())));
+            records.push(change_record(broker, 3, |r| r.cordoned_log_dirs = Some(cordoned.to_vec().into())));
         }
         Ok(self.append_split(&records, now_ms)?.loaded)
     }

@@ -119,8 +119,8 @@ fn a_listed_controller_takes_the_directory_id_of_the_list() {
 }
 
 fn load(disk: &Arc<dyn Disk>, dirs: &[&str], node_id: i32) -> Result<Directories, DirectoryError> {
-    let dirs: Vec<_> = dirs.iter().map(Into::into).collect();
-    Directories::load(disk, &dirs, node_id, &mut SimRng::new(9), NOW)
+    let dirs: Vec<std::path::PathBuf> = dirs.iter().map(Into::into).collect();
+    Directories::load(disk, &dirs, &dirs[0], node_id, &mut SimRng::new(9), NOW)
 }
 
 #[test]
@@ -161,6 +161,19 @@ fn a_damaged_meta_properties_is_refused_and_left_as_it_is() {
         assert!(matches!(refused, DirectoryError::NotKRaft { .. }), "{refused}");
         assert_eq!(read(&disk, "/d/meta.properties"), left);
     }
+}
+
+#[test]
+fn a_directory_whose_file_can_not_be_understood_is_left_out_unless_it_is_that_of_the_metadata() {
+    let (_, disk) = sim();
+    let dirs = [Path::new("/d"), Path::new("/e")];
+    format(&disk, &options(&dirs, QuorumMode::StaticVoters), &mut SimRng::new(1), NOW).unwrap();
+    let file = disk.open(Path::new("/e/meta.properties"), OpenMode::Write).unwrap();
+    file.truncate(0).unwrap();
+    file.write_at(b"version=zzz\n", 0).unwrap();
+    let loaded = load(&disk, &["/d", "/e"], 1).unwrap();
+    assert_eq!((loaded.ids.len(), &*loaded.failed[0].0), (1, dirs[1]));
+    assert!(matches!(load(&disk, &["/e", "/d"], 1), Err(DirectoryError::Unusable(_))));
 }
 
 #[test]

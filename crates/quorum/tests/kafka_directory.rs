@@ -91,7 +91,7 @@ fn partitions_come_online_after_kafkas_clean_stop() {
     let directories = log.image().cluster().broker(1).unwrap().directories.clone();
     let registration = BrokerRegistration { directories, ..broker(153) };
     let (epoch, _) = log.register_broker(&registration, TopicDefaults::default(), NOW).unwrap();
-    log.unfence_broker(1, TopicDefaults::default(), NOW).unwrap();
+    log.unfence_broker(1, &[], TopicDefaults::default(), NOW).unwrap();
     assert_eq!(epoch, 181);
     for topic in log.image().topics().iter() {
         for partition in &topic.partitions {

@@ -10,7 +10,7 @@ use common::{NOW, broker, controller, formatted, open, options, topic, uuid};
 use milena_io::{Disk, FileExt, OpenMode, SimDisk, SimRng};
 use milena_metadata::{LeaderRecoveryState, MetadataVersion, Partition};
 use milena_protocol::MetadataRecord;
-use milena_quorum::{BrokerRegistration, MetadataLog, QuorumMode, TopicDefaults, format};
+use milena_quorum::{Assignment, BrokerRegistration, MetadataLog, QuorumMode, TopicDefaults, format};
 use milena_records::batches;
 
 const DIR: &str = "/d";
@@ -25,7 +25,7 @@ fn started(disk: &Arc<dyn Disk>, previous_epoch: i64) -> (MetadataLog, i64) {
     let mut log = open(disk, Path::new(DIR)).unwrap();
     log.register_controller(&controller(), NOW).unwrap();
     let (epoch, _) = log.register_broker(&broker(previous_epoch), TopicDefaults::default(), NOW).unwrap();
-    log.unfence_broker(1, TopicDefaults::default(), NOW).unwrap();
+    log.unfence_broker(1, &[], TopicDefaults::default(), NOW).unwrap();
     (log, epoch)
 }
 
@@ -137,9 +137,14 @@ fn with_three_directories(disk: &Arc<dyn Disk>) -> MetadataLog {
     let mut log = open(disk, Path::new(DIR)).unwrap();
     let registration = BrokerRegistration { directories: vec![uuid(9), uuid(10), uuid(11)], ..broker(-1) };
     log.register_broker(&registration, TopicDefaults::default(), NOW).unwrap();
-    log.unfence_broker(1, TopicDefaults::default(), NOW).unwrap();
+    log.unfence_broker(1, &[], TopicDefaults::default(), NOW).unwrap();
     log.append(&topic("a", uuid(1), 1), NOW).unwrap();
     log
+}
+
+/// Partition 0 of a topic was found in a directory.
+fn found(topic: u64, directory: u64) -> Assignment {
+    Assignment { topic_id: uuid(topic), partition_id: 0, directory: uuid(directory), may_lead: true }
 }
 
 #[test]
@@ -149,7 +154,7 @@ fn what_is_in_a_failed_directory_has_no_leader_until_it_is_found_in_another() {
     let before = log.end_offset();
     log.fail_directories(1, &[uuid(10)], TopicDefaults::default(), NOW).unwrap();
     assert_eq!((partition(&log).leader, partition(&log).leader_epoch), (1, 0));
-    log.assign_directories(1, &[(uuid(1), 0, uuid(9)), (uuid(2), 0, uuid(9))], TopicDefaults::default(), NOW).unwrap();
+    log.assign_directories(1, &[found(1, 9), found(2, 9)], TopicDefaults::default(), NOW).unwrap();
     log.fail_directories(1, &[uuid(9), uuid(10)], TopicDefaults::default(), NOW).unwrap();
     assert!(log.fail_directories(1, &[uuid(9), uuid(10)], TopicDefaults::default(), NOW).unwrap().is_empty());
     assert_eq!(
@@ -171,12 +176,43 @@ fn a_replica_in_a_directory_that_is_not_there_leads_when_it_is_found_elsewhere()
     let mut log = open(&disk, Path::new(DIR)).unwrap();
     let registration = BrokerRegistration { directories: vec![uuid(10)], ..broker(-1) };
     log.register_broker(&registration, TopicDefaults::default(), NOW).unwrap();
-    log.unfence_broker(1, TopicDefaults::default(), NOW).unwrap();
+    log.unfence_broker(1, &[], TopicDefaults::default(), NOW).unwrap();
     assert_eq!(partition(&log).leader, -1);
     let before = log.end_offset();
-    log.assign_directories(1, &[(uuid(1), 0, uuid(10))], TopicDefaults::default(), NOW).unwrap();
+    log.assign_directories(1, &[found(1, 10)], TopicDefaults::default(), NOW).unwrap();
     assert_eq!(records(&disk, before), [vec!["PartitionChangeRecord v2"]]);
     assert_eq!((partition(&log).leader, &partition(&log).directories[..]), (1, &[uuid(10)][..]));
+}
+
+#[test]
+fn a_replica_that_was_made_elsewhere_leads_after_the_next_start_only() {
+    let disk = disk();
+    drop(with_three_directories(&disk));
+    let again = |previous_epoch| {
+        let mut log = open(&disk, Path::new(DIR)).unwrap();
+        let registration = BrokerRegistration { directories: vec![uuid(10)], ..broker(previous_epoch) };
+        log.register_broker(&registration, TopicDefaults::default(), NOW).unwrap();
+        log.unfence_broker(1, &[], TopicDefaults::default(), NOW).unwrap();
+        log
+    };
+    let mut log = again(-1);
+    let made = Assignment { may_lead: false, ..found(1, 10) };
+    log.assign_directories(1, &[made], TopicDefaults::default(), NOW).unwrap();
+    assert_eq!((partition(&log).leader, &partition(&log).directories[..]), (-1, &[uuid(10)][..]));
+    drop(log);
+    assert_eq!(partition(&again(-1)).leader, 1);
+}
+
+#[test]
+fn cordoned_directories_are_told_when_they_change() {
+    let disk = disk();
+    let mut log = with_three_directories(&disk);
+    let before = log.end_offset();
+    assert!(log.cordon_directories(1, &[], NOW).unwrap().is_empty());
+    log.cordon_directories(1, &[uuid(9)], NOW).unwrap();
+    assert!(log.cordon_directories(1, &[uuid(9)], NOW).unwrap().is_empty());
+    assert_eq!(records(&disk, before), [vec!["BrokerRegistrationChangeRecord v3"]]);
+    assert_eq!(log.image().cluster().broker(1).unwrap().cordoned_directories, Some(vec![uuid(9)]));
 }
 
 #[test]

@@ -361,7 +361,7 @@ fn run(disk: &Arc<dyn Disk>, acknowledged: &mut usize) -> Result<(), QuorumError
     let mut log = open(disk, Path::new(DIR))?;
     log.register_controller(&controller(), NOW)?;
     log.register_broker(&broker(-1), TopicDefaults::default(), NOW)?;
-    log.unfence_broker(1, TopicDefaults::default(), NOW)?;
+    log.unfence_broker(1, &[], TopicDefaults::default(), NOW)?;
     for round in 0..3_u64 {
         let n = *acknowledged as u64;
         log.append(&topic(&format!("t{n}"), uuid(n), 2), NOW)?;

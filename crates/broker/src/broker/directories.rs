@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use milena_config::BrokerConfig;
 use milena_io::{Clock, Disk, RealRng, Rng};
+use milena_log::LogError;
 use milena_metadata::Endpoint;
 use milena_protocol::Uuid;
 pub(super) use milena_quorum::Directories;
@@ -23,8 +24,9 @@ pub(super) fn prepare(
     config: &BrokerConfig,
     may_format: bool,
 ) -> Result<(Directories, Vec<String>), BrokerError> {
-    let dirs = log_dirs(config);
-    let load = || Directories::load(disk, &dirs, config.node_id(), &mut RealRng, clock.now_ms());
+    let dirs = all_dirs(config);
+    let metadata_dir = PathBuf::from(config.metadata_log_dir());
+    let load = || Directories::load(disk, &dirs, &metadata_dir, config.node_id(), &mut RealRng, clock.now_ms());
     match load() {
         Err(DirectoryError::NoneFormatted) if may_format => {
             if let Some(dir) = dirs.iter().find(|dir| !is_empty(&**disk, dir)) {
@@ -37,9 +39,24 @@ pub(super) fn prepare(
     }
 }
 
-/// `log.dirs` as paths.
-pub(super) fn log_dirs(config: &BrokerConfig) -> Vec<PathBuf> {
-    config.log_dirs().iter().map(PathBuf::from).collect()
+/// Each of `log.dirs` with its id, or why it can't be used.
+pub(super) fn in_order(config: &BrokerConfig, directories: &mut Directories) -> Vec<(PathBuf, Result<Uuid, LogError>)> {
+    let failed = std::mem::take(&mut directories.failed).into_iter().map(|(dir, error)| (dir, Err(error)));
+    let mut all: Vec<_> = directories.ids.iter().map(|(dir, id)| (dir.clone(), Ok(*id))).chain(failed).collect();
+    let place = |wanted: &PathBuf| config.log_dirs().iter().position(|dir| Path::new(dir) == wanted);
+    all.retain(|(dir, _)| place(dir).is_some());
+    all.sort_by_key(|(dir, _)| place(dir));
+    all
+}
+
+/// `log.dirs`, and the metadata log's directory if it is none of them.
+fn all_dirs(config: &BrokerConfig) -> Vec<PathBuf> {
+    let mut dirs: Vec<PathBuf> = config.log_dirs().iter().map(PathBuf::from).collect();
+    let metadata_dir = PathBuf::from(config.metadata_log_dir());
+    if !dirs.contains(&metadata_dir) {
+        dirs.push(metadata_dir);
+    }
+    dirs
 }
 
 fn is_empty(disk: &dyn Disk, dir: &Path) -> bool {
@@ -57,7 +74,7 @@ fn format_options(config: &BrokerConfig) -> FormatOptions {
     FormatOptions {
         cluster_id: Uuid::random(|bytes| RealRng.fill(bytes)).to_string(),
         node_id: config.node_id(),
-        dirs: log_dirs(config),
+        dirs: all_dirs(config),
         metadata_dir: PathBuf::from(config.metadata_log_dir()),
         is_controller: true,
         mode,

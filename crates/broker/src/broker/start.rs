@@ -42,9 +42,10 @@ impl Broker {
         registration::check_supported(&config)?;
         let bound = Server::bind(net_config(&config))?;
         let (disk, clock): (Arc<dyn Disk>, Arc<dyn Clock>) = (Arc::new(RealDisk::new()), Arc::new(RealClock::new()));
-        let (directories, formatted) = directories::prepare(&disk, &*clock, &config, may_format)?;
+        let (mut directories, formatted) = directories::prepare(&disk, &*clock, &config, may_format)?;
         let options = directories::metadata_options(&config, &directories);
-        let storage = Storage::lock(Arc::clone(&disk), Arc::clone(&clock), &directories.ids, &options.metadata_dir)?;
+        let usable = directories::in_order(&config, &mut directories);
+        let storage = Storage::lock(Arc::clone(&disk), Arc::clone(&clock), usable, &options.metadata_dir)?;
         // First what fails without having changed anything.
         let log = match open_metadata(disk, options, clock.now_ms(), &storage) {
             Ok(log) => log,
@@ -54,10 +55,12 @@ impl Broker {
             }
         };
         storage.take_clean_markers();
+        storage.check()?;
         let storage = Arc::new(storage);
         let clean = storage.previous_broker_epoch() >= 0;
         let quorum = Registered::register(log, &*clock, &config, &bound, &storage)?;
         let config = with_dynamic(&config, quorum.log.image(), config.node_id());
+        storage.cordon(config.list("cordoned.log.dirs"));
         let (replicas, found) = open_partitions(&config, quorum.log.image(), &storage)?;
         let report = Report { formatted, found, clean };
         let parts = Parts { config, clock, cluster_id: directories.cluster_id, storage, replicas, report };
@@ -72,8 +75,10 @@ fn open_metadata(
     now_ms: i64,
     storage: &Storage,
 ) -> Result<MetadataLog, BrokerError> {
+    storage.check()?;
+    let partition = storage.look()?;
     if milena_quorum::holds_no_metadata(&*disk, &options.metadata_dir)?
-        && let Some(partition) = storage.any_partition()?
+        && let Some(partition) = partition
     {
         return Err(BrokerError::MetadataLost { dir: options.metadata_dir, partition });
     }
@@ -122,16 +127,19 @@ fn open_partitions(
         for (index, partition) in (0..).zip(&topic.partitions) {
             if partition.replicas.contains(&config.node_id()) {
                 let (topic, settings) = (Arc::clone(&identity), Arc::clone(&settings));
-                wanted.push(Wanted { topic, index, leader_epoch: partition.leader_epoch, settings });
+                let directory = partition.directory_of(config.node_id()).unwrap_or(Uuid::ZERO);
+                wanted.push(Wanted { topic, index, leader_epoch: partition.leader_epoch, settings, directory });
             }
         }
     }
     let per_directory = usize::try_from(config.num_recovery_threads_per_data_dir()).unwrap_or(1);
-    let (partitions, found) = storage.open_all(wanted, per_directory * storage.directories().len())?;
+    let opened = storage.open_all(wanted, per_directory * storage.directories().len())?;
+    storage.check()?;
     let replicas = Replicas::default();
-    replicas.add(partitions);
+    replicas.add(opened.partitions);
+    replicas.add_offline(opened.offline);
     storage.forget_deleted(&replicas);
-    Ok((Arc::new(replicas), found))
+    Ok((Arc::new(replicas), opened.found))
 }
 
 /// Everything that stands before the node serves.
@@ -167,12 +175,11 @@ impl Parts {
             readers: readers.clone(),
         };
         publisher.set_io_threads(&publisher.live.config.load());
-        publisher.follow(log.unfence_broker(node_id, defaults, clock.now_ms())?);
+        let cordoned = storage.take_cordoned();
+        publisher.follow(log.unfence_broker(node_id, &cordoned, defaults, clock.now_ms())?);
         publisher.follow(log.report_recovered(node_id, clock.now_ms())?);
         replica_directories::tell(&mut log, &publisher, clock.now_ms());
-        if let Some(fatal) = storage.fatal().borrow().clone() {
-            return Err(fatal.into());
-        }
+        storage.check()?;
         coordinators.follow(&replicas.topics(), &live.image.load());
         let coordinator_thread = coordinators.start().map_err(BrokerError::Thread)?;
         let (controller, handle) =
@@ -190,6 +197,7 @@ impl Parts {
             coordinators: Arc::clone(&coordinators),
             fetch_sessions: FetchSessions::new(slots, SESSION_EVICTION),
             clock: Arc::clone(&clock),
+            directories: storage.directories().to_vec(),
             node: Node { id: node_id, cluster_id, kraft_version },
             producer_ids: ProducerIds::default(),
             readers: readers.clone(),

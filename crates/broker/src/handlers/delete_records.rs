@@ -72,12 +72,10 @@ fn delete<'r>(request: &'r DeleteRecordsRequest<'r>, topics: &Topics) -> DeleteR
     for (at, topic) in answered.iter_mut().enumerate() {
         let hosted = topics.by_name(&topic.name);
         for answer in &mut topic.partitions {
-            let partition = hosted.and_then(|hosted| hosted.partition(answer.partition_index));
-            match delete_from(
-                &topic.name,
-                partition.map(|partition| &**partition),
-                wanted[&(at, answer.partition_index)],
-            ) {
+            let hosted = hosted.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+            let partition = hosted.and_then(|hosted| hosted.served(answer.partition_index));
+            let offset = wanted[&(at, answer.partition_index)];
+            match delete_from(&topic.name, partition.map(|partition| &**partition), offset) {
                 Ok(low_watermark) => answer.low_watermark = low_watermark,
                 Err(error) => answer.error_code = error.0,
             }
@@ -87,8 +85,8 @@ fn delete<'r>(request: &'r DeleteRecordsRequest<'r>, topics: &Topics) -> DeleteR
 }
 
 /// Checks in Kafka's order, then raises the log start offset; the low watermark is that of the only replica.
-fn delete_from(topic: &str, partition: Option<&Partition>, offset: i64) -> Result<i64, ErrorCode> {
-    let partition = partition.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
+fn delete_from(topic: &str, partition: Result<&Partition, ErrorCode>, offset: i64) -> Result<i64, ErrorCode> {
+    let partition = partition?;
     if is_internal(topic) {
         return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
     }
@@ -197,7 +195,7 @@ mod tests {
         let replicas = test_partitions::topic(&[&[&[1]]]);
         let topics = replicas.topics();
         let partition = topics.by_name("t").unwrap().partition(0);
-        let of = |name| delete_from(name, partition.map(|partition| &**partition), 1);
+        let of = |name| delete_from(name, Ok(partition.unwrap()), 1);
         assert_eq!(of("__consumer_offsets"), Err(ErrorCode::INVALID_TOPIC_EXCEPTION));
         assert_eq!(of("t"), Ok(1));
     }

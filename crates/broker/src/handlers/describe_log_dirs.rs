@@ -23,18 +23,13 @@ use crate::request::{Call, Refusal};
 /// The registry's line.
 pub const API: Api = Api::now(ApiKey::DESCRIBE_LOG_DIRS, 1..=5, handle);
 
-/// Stands for all log directories in `cordoned.log.dirs`.
-const EVERY_DIRECTORY: &str = "*";
-
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeLogDirsRequest<'_> = call.request()?;
     let topics = ports.replicas.topics();
-    let config = ports.config();
-    let cordoned = config.list("cordoned.log.dirs");
-    let mut hosted = hosted_by_directory(&asked(request.topics.as_deref(), &topics), config.log_dirs().len());
-    let results = config.log_dirs().iter().zip(&mut hosted).map(|(dir, topics)| {
-        let mut result = describe(dir, std::mem::take(topics));
-        result.is_cordoned = cordoned.iter().any(|name| name == EVERY_DIRECTORY || name == dir);
+    let mut hosted = hosted_by_directory(&asked(request.topics.as_deref(), &topics), ports.directories.len());
+    let results = ports.directories.iter().zip(&mut hosted).map(|(directory, topics)| {
+        let mut result = describe(directory.path(), directory.is_offline(), std::mem::take(topics));
+        result.is_cordoned = directory.is_cordoned();
         result
     });
     call.answer(out, &DescribeLogDirsResponse { results: results.collect(), ..Default::default() })
@@ -78,10 +73,11 @@ fn measure(partition: &Partition) -> DescribeLogDirsPartition {
     }
 }
 
-fn describe<'r>(dir: &'r str, hosted: Hosted<'r>) -> DescribeLogDirsResult<'r> {
+fn describe<'r>(dir: &Path, is_offline: bool, hosted: Hosted<'r>) -> DescribeLogDirsResult<'r> {
     let path = std::path::absolute(dir).unwrap_or_else(|_| dir.into());
     let log_dir = Cow::Owned(path.to_string_lossy().into_owned());
-    let Ok((total_bytes, usable_bytes)) = space(&path) else {
+    let space = (!is_offline).then(|| space(&path).ok()).flatten();
+    let Some((total_bytes, usable_bytes)) = space else {
         return DescribeLogDirsResult { error_code: ErrorCode::KAFKA_STORAGE_ERROR.0, log_dir, ..Default::default() };
     };
     let topics = hosted.into_iter().map(|(name, mut partitions)| {
@@ -106,7 +102,9 @@ mod tests {
     fn a_file_system_has_room_and_a_missing_directory_is_an_error() {
         let (total, usable) = space(Path::new("/")).unwrap();
         assert!(total > 0 && usable <= total);
-        let missing = describe("/nowhere/at/all", Hosted::new());
-        assert_eq!((missing.error_code, missing.total_bytes), (ErrorCode::KAFKA_STORAGE_ERROR.0, -1));
+        for (dir, is_offline) in [("/nowhere/at/all", false), ("/", true)] {
+            let missing = describe(Path::new(dir), is_offline, Hosted::new());
+            assert_eq!((missing.error_code, missing.total_bytes), (ErrorCode::KAFKA_STORAGE_ERROR.0, -1));
+        }
     }
 }

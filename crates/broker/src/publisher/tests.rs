@@ -28,8 +28,8 @@ impl Cluster {
         disk.create_dir_all(Path::new(DIR)).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-        let ids = [(PathBuf::from(DIR), id(101))];
-        let storage = Storage::lock(shared, Arc::new(SimClock::new(0)), &ids, Path::new("/metadata")).unwrap();
+        let directories = vec![(PathBuf::from(DIR), Ok(id(101)))];
+        let storage = Storage::lock(shared, Arc::new(SimClock::new(0)), directories, Path::new("/metadata")).unwrap();
         let config = BrokerConfig::load(&Settings::new()).unwrap();
         let live = Live { image: ArcSwap::from_pointee(image([]).into()), config: ArcSwap::from_pointee(config) };
         let live = Arc::new(live);
@@ -203,8 +203,9 @@ fn a_topic_made_again_within_the_second_has_no_records_of_the_one_before_after_a
         let again = Cluster::on(cluster.disk.clone());
         let settings = PartitionSettings::of_topic(&again.publisher.live.config.load(), &image([]), "t");
         let topic = Arc::new(TopicIdentity { name: "t".into(), id: id(2) });
-        let wanted = crate::storage::Wanted { topic, index: 0, leader_epoch: 0, settings };
-        let (partitions, _) = again.publisher.storage.open_all(vec![wanted], 1).unwrap();
-        assert_eq!(partitions[0].high_watermark(), 0, "seed {seed}");
+        let wanted = crate::storage::Wanted { topic, index: 0, leader_epoch: 0, settings, directory: id(101) };
+        again.publisher.storage.look().unwrap();
+        let opened = again.publisher.storage.open_all(vec![wanted], 1).unwrap();
+        assert_eq!(opened.partitions[0].high_watermark(), 0, "seed {seed}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use milena_log::{Checkpoint, LogDirectory, LogError, Offsets};
+use milena_log::{Checkpoint, LogError, Offsets};
 use milena_protocol::Uuid;
 
 use super::open::{Place, Wanted};
@@ -18,9 +18,13 @@ pub(super) struct Checkpointed([Option<HashSet<Uuid>>; Checkpoint::ALL.len()]);
 pub(super) struct Lines([Option<Offsets>; Checkpoint::ALL.len()]);
 
 impl Lines {
-    pub(super) fn read(directory: &LogDirectory) -> Self {
+    /// Those of a directory; without content when it does not work.
+    pub(super) fn read(directory: &Directory) -> Self {
+        if directory.is_offline() {
+            return Self(Checkpoint::ALL.map(|_| Some(Offsets::default())));
+        }
         Self(Checkpoint::ALL.map(|which| {
-            let read = directory.read_checkpoint(which);
+            let read = directory.files.read_checkpoint(which);
             read.inspect_err(|error| {
                 tracing::warn!(%error, "a checkpoint can't be read; it counts as empty and is written anew");
             })

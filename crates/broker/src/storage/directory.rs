@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use milena_log::{CleanMarker, LogDirectory, LogError};
+use milena_log::{CleanMarker, LogDirectory, LogError, PartitionDir};
 use milena_protocol::Uuid;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -20,6 +20,10 @@ pub struct Directory {
     /// Its place in the configuration.
     pub(super) index: usize,
     holds_metadata: bool,
+    /// The partitions that [`Storage::look`](super::Storage::look) has found in it, until they are opened.
+    pub(super) found: Mutex<Vec<PartitionDir>>,
+    /// It is in `cordoned.log.dirs`.
+    pub(super) cordoned: AtomicBool,
     /// How many partitions are in it.
     pub(super) partitions: AtomicUsize,
     /// The names or topic ids of its partitions could not be synced in this run: its stop is not a clean one.
@@ -39,6 +43,8 @@ impl Directory {
             id,
             index,
             holds_metadata,
+            found: Mutex::default(),
+            cordoned: AtomicBool::new(false),
             partitions: AtomicUsize::new(0),
             unsynced: AtomicBool::new(false),
             offline: AtomicBool::new(false),
@@ -54,6 +60,11 @@ impl Directory {
     /// What the clean-shutdown marker said; `None` when the last run did not stop in order.
     pub(super) fn clean(&self) -> Option<CleanMarker> {
         *self.clean.lock()
+    }
+
+    /// Whether it gets no new partitions.
+    pub fn is_cordoned(&self) -> bool {
+        self.cordoned.load(Ordering::Relaxed)
     }
 
     /// Its place in the configuration.

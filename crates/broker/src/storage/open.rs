@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use milena_io::Disk;
-use milena_log::{Checkpoint, DirKind, Log, LogError, OpenParams, PartitionDirName, read_topic_id, write_topic_id};
+use milena_log::{
+    Checkpoint, DirKind, Log, LogError, OpenParams, PartitionDirName, Recovery, read_topic_id, write_topic_id,
+};
+use milena_protocol::Uuid;
 use parking_lot::Mutex;
 
 use super::checkpoints::Lines;
-use super::{Deletion, Directory, Doomed, Storage};
+use super::{Deletion, Directory, Doomed, New, Storage};
 use crate::partition::{Partition, TopicIdentity};
 use crate::settings::PartitionSettings;
 
@@ -35,6 +38,8 @@ pub struct Wanted {
     pub leader_epoch: i32,
     /// Its settings.
     pub settings: Arc<PartitionSettings>,
+    /// Id of the directory that the metadata has it in, which may be none.
+    pub directory: Uuid,
 }
 
 /// A partition's directory, and how to open it.
@@ -45,50 +50,78 @@ pub(super) struct Place {
     cleaned_to: Option<i64>,
 }
 
+/// What opening leaves.
+#[derive(Default)]
+pub struct Opened {
+    /// The open ones.
+    pub partitions: Vec<Arc<Partition>>,
+    /// Those whose directory has failed.
+    pub offline: Vec<(Arc<TopicIdentity>, i32)>,
+    /// For the report.
+    pub found: Found,
+}
+
 impl Storage {
-    /// Opens the partitions that the metadata wants, on `threads` threads; those that have no directory are made. What
-    /// is there and not wanted is set aside as stray.
+    /// Opens the partitions that the metadata wants, which [`look`](Self::look) has found, on `threads` threads. Those that have no directory are
+    /// made, unless they may be in one that has failed. What is there and not wanted is set aside as stray.
     ///
     /// # Errors
-    /// The first partition that can't be opened, or a directory that can't be read.
-    pub fn open_all(&self, wanted: Vec<Wanted>, threads: usize) -> Result<(Vec<Arc<Partition>>, Found), LogError> {
+    /// The first partition that can't be opened, and not because its directory fails.
+    pub fn open_all(&self, wanted: Vec<Wanted>, threads: usize) -> Result<Opened, LogError> {
         let mut places = HashMap::new();
         let mut lines = Vec::with_capacity(self.directories.len());
         for (at, directory) in self.directories.iter().enumerate() {
-            let checkpoints = Lines::read(&directory.files);
-            self.find_places(at, directory, &checkpoints, &mut places)?;
+            let checkpoints = Lines::read(directory);
+            self.find_places(at, directory, &checkpoints, &mut places);
             lines.push(checkpoints);
         }
-        let mut take = |wanted: &Wanted| places.remove(&(wanted.topic.name.clone(), wanted.index));
         let mut jobs = Vec::with_capacity(wanted.len());
         for wanted in wanted {
-            let place = match take(&wanted) {
-                Some(place) if belongs_to(&*self.disk, &place, &wanted.topic)? => Some(place),
-                Some(place) => {
-                    self.set_aside(&wanted.topic.name, wanted.index, &place.path)?;
-                    None
-                }
-                None => None,
-            };
+            let place = places.remove(&(wanted.topic.name.clone(), wanted.index));
+            let place = place.map(|place| self.own_place(&wanted, place)).transpose()?.flatten();
             jobs.push((wanted, place));
         }
         for ((topic, index), place) in &places {
-            self.set_aside(topic, *index, &place.path)?;
+            let aside = self.set_aside(topic, *index, &place.path);
+            self.pass_failure(place.directory, aside)?;
         }
         self.learn_checkpointed(&lines, &jobs);
-        self.open_parallel(&jobs, threads)
+        self.open_parallel(jobs, threads)
     }
 
-    /// Reads which partitions a directory has. Those that wait for their deletion are queued for it.
+    /// A place that is the wanted topic's and not that of an older one of the same name, which is set aside.
+    fn own_place(&self, wanted: &Wanted, place: Place) -> Result<Option<Place>, LogError> {
+        let own = belongs_to(&*self.disk, &place, &wanted.topic);
+        if self.pass_failure(place.directory, own)? == Some(false) {
+            let aside = self.set_aside(&wanted.topic.name, wanted.index, &place.path);
+            self.pass_failure(place.directory, aside)?;
+            return Ok(None);
+        }
+        Ok(Some(place))
+    }
+
+    /// `None` for what has failed with its directory.
+    fn pass_failure<T>(&self, directory: usize, result: Result<T, LogError>) -> Result<Option<T>, LogError> {
+        let directory = &self.directories[directory];
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => {
+                directory.note_error(&error);
+                if directory.is_offline() { Ok(None) } else { Err(error) }
+            }
+        }
+    }
+
+    /// Where a directory's partitions are. Those that wait for their deletion are queued for it.
     fn find_places(
         &self,
         at: usize,
         directory: &Directory,
         checkpoints: &Lines,
         places: &mut HashMap<(String, i32), Place>,
-    ) -> Result<(), LogError> {
+    ) {
         let clean = directory.clean().is_some();
-        for found in directory.files.partitions()? {
+        for found in std::mem::take(&mut *directory.found.lock()) {
             let (topic, index) = (found.name.topic, found.name.partition);
             match found.name.kind {
                 DirKind::Current => {
@@ -108,7 +141,6 @@ impl Storage {
                 DirKind::Future | DirKind::Stray => {}
             }
         }
-        Ok(())
     }
 
     /// Renames a directory that the metadata does not know, so that nothing is lost and nothing is served.
@@ -119,11 +151,7 @@ impl Storage {
         self.disk.rename(path, &to).map_err(|source| LogError::Io { operation: "renaming", path: to, source })
     }
 
-    fn open_parallel(
-        &self,
-        jobs: &[(Wanted, Option<Place>)],
-        threads: usize,
-    ) -> Result<(Vec<Arc<Partition>>, Found), LogError> {
+    fn open_parallel(&self, jobs: Vec<(Wanted, Option<Place>)>, threads: usize) -> Result<Opened, LogError> {
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::with_capacity(jobs.len()));
         std::thread::scope(|scope| {
@@ -136,24 +164,52 @@ impl Storage {
                 });
             }
         });
-        let mut found = Found::default();
-        let mut partitions = Vec::with_capacity(jobs.len());
+        let mut all = Opened::default();
         for opened in results.into_inner() {
-            let (partition, recovered, cut) = opened?;
-            partitions.push(Arc::new(partition));
-            found.partitions += 1;
-            found.recovered += usize::from(recovered);
-            found.bytes_cut += cut;
+            match opened? {
+                One::Open(partition, recovery) => {
+                    all.partitions.push(partition);
+                    all.found.partitions += 1;
+                    all.found.recovered += usize::from(recovery.segments_scanned > 0);
+                    all.found.bytes_cut += recovery.bytes_cut;
+                }
+                One::Offline(topic, index) => all.offline.push((topic, index)),
+            }
         }
-        Ok((partitions, found))
+        Ok(all)
     }
 
-    /// Opens or makes one partition; also whether batches had to be checked, and how many bytes were cut.
-    fn open_one(&self, wanted: &Wanted, place: Option<&Place>) -> Result<(Partition, bool, u64), LogError> {
-        let Wanted { topic, index, leader_epoch, settings } = wanted;
+    /// Opens or makes one partition.
+    fn open_one(&self, wanted: &Wanted, place: Option<&Place>) -> Result<One, LogError> {
+        let Wanted { topic, index, leader_epoch, settings, directory } = wanted;
+        let offline = || One::Offline(Arc::clone(topic), *index);
         let Some(place) = place else {
-            return Ok((self.create(topic, *index, *leader_epoch, settings)?, false, 0));
+            if self.online().count() < self.directories.len() {
+                tracing::error!(topic = %topic.name, index, "a partition is offline: it is not in any log directory that works");
+                return Ok(offline());
+            }
+            let partition = self.create(&New {
+                topic,
+                index: *index,
+                leader_epoch: *leader_epoch,
+                settings,
+                directory: *directory,
+            })?;
+            if partition.directory().id != *directory && !directory.is_reserved() {
+                tracing::error!(%partition, %directory, "the log directory of a partition is not there, it begins empty in another");
+            }
+            return Ok(One::Open(Arc::new(partition), Recovery::default()));
         };
+        let opened = self.open_place(wanted, place);
+        Ok(self.pass_failure(place.directory, opened)?.unwrap_or_else(offline))
+    }
+
+    fn open_place(&self, wanted: &Wanted, place: &Place) -> Result<One, LogError> {
+        let directory = &self.directories[place.directory];
+        if directory.is_offline() {
+            return Err(LogError::Offline { dir: directory.path().to_owned() });
+        }
+        let Wanted { topic, index, leader_epoch, settings, .. } = wanted;
         let (log, recovery) = Log::open(Arc::clone(&self.disk), &place.path, Arc::clone(&settings.log), place.params)?;
         if let Some(offset) = recovery.cut_at {
             let reason = recovery.reason.as_deref().unwrap_or("the last batch is incomplete");
@@ -165,15 +221,19 @@ impl Storage {
                 "records that were on disk are missing"
             );
         }
-        let directory = &self.directories[place.directory];
         directory.partitions.fetch_add(1, Ordering::Relaxed);
-        self.placed.lock().push((topic.id, *index, directory.id));
-        let (topic, directory) = (Arc::clone(topic), Arc::clone(directory));
-        let partition =
-            Partition::lead(topic, *index, directory, log, *leader_epoch, Arc::clone(settings), &self.flusher)?;
+        self.placed(topic.id, *index, directory, true);
+        let (topic, directory, settings) = (Arc::clone(topic), Arc::clone(directory), Arc::clone(settings));
+        let partition = Partition::lead(topic, *index, directory, log, *leader_epoch, settings, &self.flusher)?;
         partition.set_cleaned_to(place.cleaned_to);
-        Ok((partition, recovery.segments_scanned > 0, recovery.bytes_cut))
+        Ok(One::Open(Arc::new(partition), recovery))
     }
+}
+
+/// What became of one wanted partition.
+enum One {
+    Open(Arc<Partition>, Recovery),
+    Offline(Arc<TopicIdentity>, i32),
 }
 
 /// Whether a directory is that of this topic, and not of an older one of the same name. A directory without an id, as

@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use milena_config::{BrokerConfig, Settings};
 use milena_io::{Fault, FaultKind, SimClock, SimDisk, StepKind};
-use milena_metadata::Image;
+use milena_metadata::directory_unassigned;
 use milena_protocol::ErrorCode;
 use milena_records::BatchBuilder;
 
 use super::*;
+use crate::partition::{Partition, TopicIdentity};
 use crate::test_image::id;
+use crate::test_partitions::settings;
 
 const DIRS: [&str; 3] = ["/a", "/b", "/c"];
 
@@ -20,22 +21,56 @@ struct Node {
     replicas: Replicas,
 }
 
+/// The directories, of which some can't be used.
+fn lock(disk: &SimDisk, broken: &[&str]) -> Result<Storage, LogError> {
+    let id = |dir: &str, at| match broken.contains(&dir) {
+        true => Err(LogError::BadFile { path: dir.into(), reason: "broken".into() }),
+        false => Ok(id(at)),
+    };
+    let directories = DIRS.into_iter().zip(101..).map(|(dir, at)| (PathBuf::from(dir), id(dir, at))).collect();
+    Storage::lock(Arc::new(disk.clone()), Arc::new(SimClock::new(0)), directories, Path::new(DIRS[0]))
+}
+
+/// Opens partitions of `t`, each of which the metadata has in a directory; those that are open, with their directories and end offsets, and those
+/// that are offline.
+fn open(storage: &Storage, partitions: &[(i32, Uuid)]) -> (Vec<(i32, usize, i64)>, Vec<i32>) {
+    storage.look().unwrap();
+    storage.take_clean_markers();
+    let topic = Arc::new(TopicIdentity { name: "t".into(), id: id(1) });
+    let wanted = |&(index, directory)| {
+        let (topic, settings) = (Arc::clone(&topic), settings(&[]));
+        Wanted { topic, index, leader_epoch: 0, settings, directory }
+    };
+    let opened = storage.open_all(partitions.iter().map(wanted).collect(), 2).unwrap();
+    let place = |it: &Arc<Partition>| (it.index, it.directory().index(), it.high_watermark());
+    let mut open: Vec<_> = opened.partitions.iter().map(place).collect();
+    open.sort_unstable();
+    let mut offline: Vec<_> = opened.offline.iter().map(|(_, index)| *index).collect();
+    offline.sort_unstable();
+    (open, offline)
+}
+
 impl Node {
+    /// Stops, and gives the disk.
+    fn stop(self) -> SimDisk {
+        self.storage.close(&self.replicas, 5).unwrap();
+        self.disk
+    }
+
     fn new() -> Self {
         let disk = SimDisk::new(7);
-        let ids: Vec<_> = DIRS.into_iter().zip(101..).map(|(dir, at)| (PathBuf::from(dir), id(at))).collect();
-        let clock = Arc::new(SimClock::new(0));
-        let storage = Storage::lock(Arc::new(disk.clone()), clock, &ids, Path::new(DIRS[0])).unwrap();
+        let storage = lock(&disk, &[]).unwrap();
         storage.take_clean_markers();
-        let config = BrokerConfig::load(&Settings::new()).unwrap();
-        let settings = PartitionSettings::of_topic(&config, &Image::default(), "t");
-        let topic = Arc::new(TopicIdentity { name: "t".into(), id: id(1) });
-        let replicas = Replicas::default();
-        let make = |index| Arc::new(storage.create(&topic, index, 0, &settings).unwrap());
-        replicas.add((0..3).map(make).collect());
-        let node = Self { disk, storage, replicas };
+        let node = Self { disk, storage, replicas: Replicas::default() };
+        node.replicas.add((0..3).map(|index| Arc::new(node.create("t", index).unwrap())).collect());
         (0..3).for_each(|index| node.append(index).unwrap());
         node
+    }
+
+    fn create(&self, topic: &str, index: i32) -> Result<Partition, LogError> {
+        let topic = Arc::new(TopicIdentity { name: topic.into(), id: id(topic.len() as u8) });
+        let directory = directory_unassigned();
+        self.storage.create(&New { topic: &topic, index, leader_epoch: 0, settings: &settings(&[]), directory })
     }
 
     fn append(&self, index: i32) -> Result<(), LogError> {
@@ -68,11 +103,8 @@ fn partitions_are_put_where_the_fewest_are_and_an_offline_directory_gets_none() 
     let at = |index| node.partition(index).directory().index();
     assert_eq!([at(0), at(1), at(2)], [0, 1, 2]);
     node.fail(FaultKind::Io, StepKind::Create, "/b/u-0");
-    let partition = node.partition(0);
-    let (topic, settings) = (Arc::new(TopicIdentity { name: "u".into(), id: id(2) }), partition.settings());
     node.storage.directories()[0].partitions.store(9, Ordering::Relaxed);
-    let made: Vec<usize> =
-        (0..2).map(|index| node.storage.create(&topic, index, 0, &settings).unwrap().directory().index()).collect();
+    let made: Vec<usize> = (0..2).map(|index| node.create("u", index).unwrap().directory().index()).collect();
     assert_eq!((made, node.offline()), (vec![2, 2], vec![1]));
 }
 
@@ -169,9 +201,9 @@ fn without_the_metadata_directory_or_any_other_the_broker_ends() {
     node.fail(FaultKind::Io, StepKind::Write, "/a/t-0");
     let _ = node.append(0);
     assert_eq!(node.fatal(), Some(Fatal::Metadata { dir: "/a".into() }));
-    let ids = [(PathBuf::from("/x"), id(1)), (PathBuf::from("/y"), id(2))];
+    let directories = vec![(PathBuf::from("/x"), Ok(id(1))), (PathBuf::from("/y"), Ok(id(2)))];
     let disk = Arc::new(SimDisk::new(8));
-    let storage = Storage::lock(disk, Arc::new(SimClock::new(0)), &ids, Path::new("/z")).unwrap();
+    let storage = Storage::lock(disk, Arc::new(SimClock::new(0)), directories, Path::new("/z")).unwrap();
     storage.directories()[0].fail(&"broken");
     assert_eq!(storage.fatal().borrow().clone(), None);
     storage.directories()[1].fail(&"broken");
@@ -187,4 +219,86 @@ fn failures_that_can_not_be_told_end_the_broker_when_patience_is_over() {
     assert!(node.storage.has_failed() && node.fatal().is_none());
     node.storage.failures_untold(Duration::ZERO);
     assert_eq!(node.fatal(), Some(Fatal::Untold { patience: Duration::ZERO }));
+}
+
+const T: [(i32, u8); 3] = [(0, 101), (1, 102), (2, 103)];
+
+#[test]
+fn a_directory_that_is_broken_at_the_start_leaves_its_partitions_offline() {
+    let disk = Node::new().stop();
+    let storage = lock(&disk, &["/b"]).unwrap();
+    assert_eq!(storage.fatal().borrow().clone(), None);
+    let wanted = T.map(|(index, at)| (index, id(at)));
+    assert_eq!(open(&storage, &wanted), (vec![(0, 0, 1), (2, 2, 1)], vec![1]));
+    assert_eq!(storage.previous_broker_epoch(), -1);
+    assert!(lock(&Node::new().stop(), &["/a"]).unwrap().fatal().borrow().is_some(), "that of the metadata");
+    assert!(lock(&Node::new().stop(), &DIRS).unwrap().fatal().borrow().is_some(), "all of them");
+}
+
+#[test]
+fn a_directory_that_can_not_be_read_at_the_start_leaves_its_partitions_offline() {
+    for (step, path) in [(StepKind::Read, "/b/"), (StepKind::Remove, "/b/.kafka_clean"), (StepKind::Rename, "/b/t-1")] {
+        let disk = Node::new().stop();
+        let storage = lock(&disk, &[]).unwrap();
+        disk.fail(Fault { kind: FaultKind::Io, on: step, path_contains: path.into(), times: u64::MAX });
+        // Partition 1 as found, and of another topic.
+        let wanted: Vec<_> = T.into_iter().filter(|(index, _)| step != StepKind::Rename || *index != 1).collect();
+        let wanted: Vec<_> = wanted.into_iter().map(|(index, at)| (index, id(at))).collect();
+        let (opened, offline) = open(&storage, &wanted);
+        assert_eq!(opened, [(0, 0, 1), (2, 2, 1)], "{step:?}");
+        assert_eq!(offline.len(), wanted.len() - 2);
+        assert!(storage.directories()[1].is_offline());
+    }
+}
+
+#[test]
+fn a_partition_that_is_nowhere_is_made_where_the_metadata_has_it_unless_a_directory_is_missing() {
+    let disk = Node::new().stop();
+    let storage = lock(&disk, &[]).unwrap();
+    let wanted = [(0, id(101)), (1, id(102)), (2, id(103)), (3, id(103)), (4, id(99))];
+    let (opened, offline) = open(&storage, &wanted);
+    assert_eq!((opened[3], opened[4].2, offline), ((3, 2, 0), 0, vec![]));
+    drop(storage);
+    disk.kill_process();
+    let storage = lock(&disk, &["/c"]).unwrap();
+    assert_eq!(open(&storage, &[(0, id(101)), (7, id(101))]), (vec![(0, 0, 1)], vec![7]));
+}
+
+#[test]
+fn what_refuses_a_start_leaves_the_clean_markers() {
+    let refused = |dir: &str| {
+        let disk = Node::new().stop();
+        disk.create_dir(Path::new(dir)).unwrap();
+        let storage = lock(&disk, &[]).unwrap();
+        let refused = storage.look().unwrap_err().to_string();
+        storage.unlock();
+        for dir in DIRS {
+            assert!(disk.metadata(&Path::new(dir).join(".kafka_cleanshutdown")).unwrap().is_some());
+        }
+        refused
+    };
+    assert!(refused("/a/t-1").contains("/a/t-1 and /b/t-1 are one partition"));
+    assert!(refused("/c/photos").contains("/c/photos"));
+    assert!(refused("/c/__cluster_metadata-0").contains("the metadata log belongs into /a"));
+}
+
+#[test]
+fn a_cordoned_directory_gets_no_partitions_unless_all_are() {
+    let node = Node::new();
+    node.storage.cordon(&["/a".into(), "/b".into()]);
+    assert!(node.storage.has_untold());
+    assert_eq!(node.storage.take_cordoned(), [id(101), id(102)]);
+    let made = |index| node.create("u", index).unwrap().directory().index();
+    assert_eq!([made(0), made(1)], [2, 2]);
+    node.storage.cordon(&["*".into()]);
+    assert_eq!([made(2), made(3)], [0, 1]);
+}
+
+#[test]
+fn two_directories_are_given_back_when_a_third_is_another_process() {
+    let disk = SimDisk::new(3);
+    let held = LogDirectory::open(Arc::new(disk.clone()), Path::new("/c")).unwrap();
+    assert!(matches!(lock(&disk, &[]), Err(LogError::Locked { .. })));
+    drop(held);
+    assert!(lock(&disk, &[]).is_ok());
 }

@@ -57,6 +57,18 @@ impl Node {
         node
     }
 
+    /// The same, with the log directory `data` and the metadata log in `metadata`.
+    pub fn start_with_metadata_apart() -> Self {
+        let dir = TempDir::with_prefix("milena-node-").unwrap();
+        let (data, metadata) = (dir.path().join("data"), dir.path().join("metadata"));
+        format_directories(&[metadata.clone(), data]);
+        let apart = format!("metadata.log.dir={}", metadata.display());
+        let overrides = SETTINGS.iter().map(|&text| text.to_owned()).chain([apart]).collect();
+        let mut node = Self { dir, overrides, broker: None };
+        node.start_again();
+        node
+    }
+
     /// Starts a stopped node on its folder.
     pub fn start_again(&mut self) {
         let overrides: Vec<_> = self.overrides.iter().map(String::as_str).collect();

@@ -7,6 +7,7 @@ mod common;
 mod cases;
 mod compaction;
 mod deletion;
+mod directories;
 mod flush;
 mod live_settings;
 mod process;

@@ -8,6 +8,19 @@ use super::{Elections, Records, TopicDefaults, change_record};
 use crate::error::QuorumError;
 use crate::metadata_log::MetadataLog;
 
+/// In which directory a replica is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Assignment {
+    /// Id of the topic.
+    pub topic_id: Uuid,
+    /// The partition.
+    pub partition_id: i32,
+    /// Id of the directory.
+    pub directory: Uuid,
+    /// The replica was not made just now: if the partition has no leader, it may be one.
+    pub may_lead: bool,
+}
+
 impl MetadataLog {
     /// Log directories of a broker have failed: what is in them has no leader any more. Nothing happens when the broker does not have them.
     ///
@@ -34,15 +47,29 @@ impl MetadataLog {
         Ok(self.append_split(&records, now_ms)?.loaded)
     }
 
-    /// A broker tells in which directory it has put replicas, by topic id and partition. What had no leader because its replica's directory was
-    /// not there gets one.
+    /// These directories of a broker take no new replicas. Nothing happens when that is known.
+    ///
+    /// # Errors
+    /// As [`MetadataLog::append`].
+    pub fn cordon_directories(&mut self, id: i32, cordoned: &[Uuid], now_ms: i64) -> Result<Vec<Loaded>, QuorumError> {
+        let image = self.image().clone();
+        let Some(broker) = image.cluster().broker(id) else { return Ok(Vec::new()) };
+        let known = broker.cordoned_directories.as_deref() == Some(cordoned);
+        if known || !image.features().metadata_version().supports_cordoned_directories() {
+            return Ok(Vec::new());
+        }
+        let record = change_record(broker, 3, |record| record.cordoned_log_dirs = Some(cordoned.to_vec().into()));
+        Ok(self.append(&[record], now_ms)?.loaded)
+    }
+
+    /// A broker tells in which directory replicas are. One that it has found where the metadata did not have it may lead.
     ///
     /// # Errors
     /// As [`MetadataLog::append`].
     pub fn assign_directories(
         &mut self,
         id: i32,
-        assigned: &[(Uuid, i32, Uuid)],
+        assigned: &[Assignment],
         defaults: TopicDefaults,
         now_ms: i64,
     ) -> Result<Vec<Loaded>, QuorumError> {
@@ -53,7 +80,7 @@ impl MetadataLog {
         }
         let elections = Elections { image: &image, defaults, coming: None, leaving: None, unclean: None };
         let mut records = Records::new();
-        for &(topic_id, partition_id, directory) in assigned {
+        for &Assignment { topic_id, partition_id, directory, may_lead } in assigned {
             let Some(topic) = image.topics().get_by_id(topic_id) else { continue };
             let Some(partition) = topic.partition(partition_id) else { continue };
             if partition.directory_of(id).is_none_or(|now| now == directory) {
@@ -62,7 +89,7 @@ impl MetadataLog {
             let directories = partition.directories_with(id, directory);
             let placed = Partition { directories: directories.clone(), ..Partition::clone(partition) };
             let elected = match placed.leader {
-                NO_LEADER => elections.change(topic, partition_id, &placed),
+                NO_LEADER if may_lead => elections.change(topic, partition_id, &placed),
                 _ => None,
             };
             let unchanged = || PartitionChangeRecord { topic_id, partition_id, ..Default::default() };

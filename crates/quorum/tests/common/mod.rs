@@ -43,7 +43,8 @@ pub fn formatted(disk: &Arc<dyn Disk>, dir: &Path, mode: QuorumMode) {
 }
 
 pub fn log_options(disk: &Arc<dyn Disk>, dir: &Path) -> MetadataLogOptions {
-    let directories = Directories::load(disk, &[PathBuf::from(dir)], 1, &mut SimRng::new(2), NOW).expect("formatted");
+    let directories =
+        Directories::load(disk, &[PathBuf::from(dir)], dir, 1, &mut SimRng::new(2), NOW).expect("formatted");
     let id = directories.id(dir).expect("its only directory");
     MetadataLogOptions::new(dir.to_owned(), 1, id, MetadataLogOptions::static_voter_ids([1]))
 }
