@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use milena_net::{Frames, Outgoing, Peer as NetPeer, Pipelining, Replies, Reply, Service};
 use milena_protocol::ApiKey;
+use smallvec::SmallVec;
 
 use crate::decided;
 use crate::handlers::{api_versions, produce};
@@ -54,7 +55,7 @@ impl Dispatch {
 
     /// Takes the Produce requests at the front together; `false` when there are none.
     fn serve_produce(&self, frames: &mut Frames<'_>, replies: &mut Replies<'_>) -> Result<bool, Refusal> {
-        let mut taken: Vec<&mut [u8]> = Vec::new();
+        let mut taken: SmallVec<[&mut [u8]; 8]> = SmallVec::new();
         while taken.len() < MOST_TAKEN_TOGETHER && frames.peek().is_some_and(is_produce) {
             taken.extend(frames.take());
         }

@@ -30,14 +30,15 @@ pub const API: Api = Api::new(ApiKey::PRODUCE, 3..=13, Handler::Produce).adverti
 /// # Errors
 /// The first request that gets no answer; those before it are answered, those after it are not looked at.
 pub fn serve(frames: &mut [&mut [u8]], topics: &Topics, now_ms: i64, replies: &mut Replies<'_>) -> Result<(), Refusal> {
-    let mut plan = Plan::default();
+    let mut plan = Plan::take();
     let checked = frames.iter().try_for_each(|frame| check::request(frame, topics, &mut plan));
     append::append(frames, &mut plan, now_ms);
     if plan.parts.iter().any(|part| part.awaits > 0) {
         return wait::answer(plan, replies).and(checked);
     }
     for request in &plan.requests {
-        reply::answer(request, &plan.parts, replies)?;
+        reply::answer(request, &plan, replies)?;
     }
+    plan.put_back();
     checked
 }

@@ -49,6 +49,11 @@ pub(super) struct Read {
 }
 
 impl Read {
+    /// Whether any partition has records.
+    pub(super) fn has_records(&self) -> bool {
+        self.bytes > 0
+    }
+
     /// Whether this is answered as it is, without waiting for more.
     pub(super) fn answers(&self, fetch: &Fetch) -> bool {
         fetch.max_wait.is_zero()

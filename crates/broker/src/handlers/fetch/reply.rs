@@ -55,7 +55,7 @@ pub(super) fn answer(
         told.iter().filter(|&&at| copied.ranges[at].is_none()).filter_map(|&at| read.partitions[at].slice.as_ref());
     put(fetch, out, &response, large.collect())?;
     drop(response);
-    if incremental {
+    if incremental && read.has_records() {
         partitions.rotate(|at| read.partitions[at].len() > 0);
     }
     Ok(())

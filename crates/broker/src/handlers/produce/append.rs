@@ -3,15 +3,19 @@
 
 use milena_log::Unwritten;
 use milena_protocol::ErrorCode;
+use smallvec::SmallVec;
 
 use super::plan::{Part, Plan};
 use super::records::{self, Accepted, Tools};
+
+/// A list that needs no memory of its own for the requests of a client that waits for each answer.
+type Few<T> = SmallVec<[T; 8]>;
 
 /// Appends every batch that passed its checks and notes its offset.
 pub(super) fn append(frames: &mut [&mut [u8]], plan: &mut Plan, now_ms: i64) {
     let mut batches = batch_slices(frames, &plan.parts);
     let parts = &mut plan.parts;
-    let mut order: Vec<usize> = (0..parts.len()).filter(|&at| parts[at].partition.is_some()).collect();
+    let mut order: Few<usize> = (0..parts.len()).filter(|&at| parts[at].partition.is_some()).collect();
     order.sort_by_key(|&at| parts[at].partition_key());
     Tools::with(|tools| {
         let mut rest = &order[..];
@@ -36,8 +40,8 @@ fn mark_replaced(group: &[usize], parts: &mut [Part]) {
 }
 
 /// The bytes of each part's batch: disjoint pieces of the frames, in the order of the parts.
-fn batch_slices<'f>(frames: &'f mut [&mut [u8]], parts: &[Part]) -> Vec<Option<&'f mut [u8]>> {
-    let mut slices = Vec::with_capacity(parts.len());
+fn batch_slices<'f>(frames: &'f mut [&mut [u8]], parts: &[Part]) -> Few<Option<&'f mut [u8]>> {
+    let mut slices = Few::with_capacity(parts.len());
     let mut parts = parts.iter().peekable();
     for (number, frame) in frames.iter_mut().enumerate() {
         let (mut rest, mut at) = (&mut **frame, 0);
@@ -67,15 +71,17 @@ fn append_group(
     if good.is_empty() {
         return;
     }
-    let mut taken: Vec<&mut [u8]> = Vec::with_capacity(good.len());
+    let mut taken: Few<&mut [u8]> = Few::with_capacity(good.len());
     for (at, accepted) in &mut good {
         taken.extend(accepted.rebuilt.as_deref_mut().or_else(|| batches[*at].take()));
     }
-    match partition.append_as_leader(&mut taken, now_ms) {
+    let appended = partition.append_as_leader(&mut taken, now_ms);
+    let offsets: Few<i64> = taken.iter().map(|batch| base_offset(batch)).collect();
+    drop(taken);
+    match appended {
         Ok(appended) => {
             let end = appended.last_offset + 1;
             let awaits = if partition.high_watermark() >= end { 0 } else { end };
-            let offsets: Vec<i64> = taken.iter().map(|batch| base_offset(batch)).collect();
             for ((at, accepted), base_offset) in good.iter().zip(offsets) {
                 parts[*at].base_offset = base_offset;
                 parts[*at].append_time = accepted.append_time.unwrap_or(-1);
@@ -114,8 +120,8 @@ fn check_records(
     batches: &mut [Option<&mut [u8]>],
     now_ms: i64,
     tools: &mut Tools,
-) -> Vec<(usize, Accepted)> {
-    let mut good = Vec::with_capacity(group.len());
+) -> Few<(usize, Accepted)> {
+    let mut good = Few::with_capacity(group.len());
     for &at in group {
         let part = &mut parts[at];
         let (Some(bytes), Some(partition)) = (&mut batches[at], &part.partition) else { continue };

@@ -26,10 +26,9 @@ pub(super) const FIRST_TOPIC_ID_VERSION: i16 = 13;
 pub(super) fn request(frame: &[u8], topics: &Topics, plan: &mut Plan) -> Result<(), Refusal> {
     let (header, body_at) = Header::parse(frame)?;
     let body = ProduceRequest::decode(&mut Reader::new(&frame[body_at..]), header.version)?;
-    let first = plan.parts.len();
-    let mut named = Vec::with_capacity(body.topic_data.len());
+    let (first, first_topic) = (plan.parts.len(), plan.topics.len());
     for topic in &body.topic_data {
-        named.push(add_topic(topic, header.version, frame, topics, plan));
+        add_topic(topic, header.version, frame, topics, plan);
     }
     let parts = &mut plan.parts[first..];
     check_leading_headers(parts, frame, body.transactional_id.is_some());
@@ -40,13 +39,13 @@ pub(super) fn request(frame: &[u8], topics: &Topics, plan: &mut Plan) -> Result<
         version: header.version,
         correlation_id: header.correlation_id,
         acks: body.acks,
-        topics: named,
+        topics: first_topic..plan.topics.len(),
     });
     Ok(())
 }
 
 /// Finds the partitions of one topic of a request.
-fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &Topics, plan: &mut Plan) -> Topic {
+fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &Topics, plan: &mut Plan) {
     let by_id = version >= FIRST_TOPIC_ID_VERSION;
     let found = if by_id { topics.by_id(topic.topic_id) } else { topics.by_name(&topic.name) };
     let unknown = if by_id { ErrorCode::UNKNOWN_TOPIC_ID } else { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION };
@@ -73,7 +72,7 @@ fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &
         Some(topic) => TopicName::Known(Arc::clone(&topic.identity)),
         None => TopicName::Unknown(topic.name.to_string()),
     };
-    Topic { name, id: topic.topic_id, parts: start..plan.parts.len() }
+    plan.topics.push(Topic { name, id: topic.topic_id, parts: start..plan.parts.len() });
 }
 
 /// Where a partition's records stand in the frame; null and empty ones stand nowhere.

@@ -1,5 +1,6 @@
 //! Produce requests that are taken together, between their checks and their answers.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,28 +9,56 @@ use milena_protocol::{ErrorCode, Uuid};
 use super::records::{RejectedRecord, Rejection};
 use crate::partition::{Partition, TopicIdentity};
 
+/// Most parts that the room of a plan is kept for.
+const MOST_KEPT: usize = 4096;
+
 /// The requests, and what becomes of each of their batches.
 #[derive(Default)]
 pub(super) struct Plan {
     /// In the order of their frames.
     pub requests: Vec<Request>,
+    /// Their topics, in order.
+    pub topics: Vec<Topic>,
     /// In the order of their frames, and of their bytes in each frame.
     pub parts: Vec<Part>,
 }
 
+thread_local!(static KEPT: Cell<Plan> = Cell::default());
+
 impl Plan {
+    /// An empty plan in the room of an earlier one of this thread.
+    pub(super) fn take() -> Self {
+        KEPT.take()
+    }
+
+    /// Ends it and keeps its room.
+    pub(super) fn put_back(mut self) {
+        if self.parts.capacity() <= MOST_KEPT {
+            self.requests.clear();
+            self.topics.clear();
+            self.parts.clear();
+            KEPT.set(self);
+        }
+    }
+
+    /// The topics of a request.
+    pub(super) fn topics(&self, request: &Request) -> &[Topic] {
+        &self.topics[request.topics.clone()]
+    }
+
     /// Whether a request can be answered.
     pub(super) fn settle(&mut self, request: usize) -> bool {
-        let Self { requests, parts } = self;
-        let topics = requests[request].topics.iter();
-        topics.fold(true, |settled, topic| {
+        let Self { requests, topics, parts } = self;
+        let topics = &topics[requests[request].topics.clone()];
+        topics.iter().fold(true, |settled, topic| {
             parts[topic.parts.clone()].iter_mut().fold(settled, |settled, part| part.settle() && settled)
         })
     }
 
     /// The partitions that keep a request from being answered.
     pub(super) fn awaited(&self, request: usize) -> impl Iterator<Item = Arc<Partition>> {
-        let parts = self.requests[request].topics.iter().flat_map(|topic| &self.parts[topic.parts.clone()]);
+        let topics = self.topics(&self.requests[request]);
+        let parts = topics.iter().flat_map(|topic| &self.parts[topic.parts.clone()]);
         parts.filter(|part| part.awaits > 0).filter_map(|part| part.partition.clone())
     }
 }
@@ -42,8 +71,8 @@ pub(super) struct Request {
     pub correlation_id: i32,
     /// As the client gave it.
     pub acks: i16,
-    /// Its topics, in order.
-    pub topics: Vec<Topic>,
+    /// Its topics, as positions in [`Plan::topics`].
+    pub topics: Range<usize>,
 }
 
 /// A topic of a request.

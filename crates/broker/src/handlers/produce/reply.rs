@@ -9,7 +9,7 @@ use milena_protocol::messages::produce_response::{
 use milena_protocol::{ApiKey, ErrorCode};
 
 use super::check::FIRST_TOPIC_ID_VERSION;
-use super::plan::{Part, Request, Topic};
+use super::plan::{Part, Plan, Request, Topic};
 use crate::dispatch::frame;
 use crate::request::{Header, Refusal, answer as put_answer};
 
@@ -17,33 +17,34 @@ use crate::request::{Header, Refusal, answer as put_answer};
 ///
 /// # Errors
 /// [`Refusal::SilentFailure`] when a request that wants no answer failed: closing tells its client.
-pub(super) fn answer(request: &Request, parts: &[Part], replies: &mut Replies<'_>) -> Result<(), Refusal> {
+pub(super) fn answer(request: &Request, plan: &Plan, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     if request.acks == 0 {
-        silence(request, parts)?;
+        silence(request, plan)?;
         replies.none();
         return Ok(());
     }
-    replies.try_ready(|out| put(request, parts, out))
+    replies.try_ready(|out| put(request, plan, out))
 }
 
 /// The same for an answer that comes later.
-pub(super) fn later(request: &Request, parts: &[Part]) -> Reply {
+pub(super) fn later(request: &Request, plan: &Plan) -> Reply {
     let reply = if request.acks == 0 {
-        silence(request, parts).map(|()| Reply::none())
+        silence(request, plan).map(|()| Reply::none())
     } else {
-        frame(|out| put(request, parts, out))
+        frame(|out| put(request, plan, out))
     };
     reply.unwrap_or_else(|refusal| Reply::close(refusal.to_string()))
 }
 
-fn silence(request: &Request, parts: &[Part]) -> Result<(), Refusal> {
-    let mut parts = request.topics.iter().flat_map(|topic| &parts[topic.parts.clone()]);
+fn silence(request: &Request, plan: &Plan) -> Result<(), Refusal> {
+    let mut parts = plan.topics(request).iter().flat_map(|topic| &plan.parts[topic.parts.clone()]);
     let failed = parts.find(|part| part.error != ErrorCode::NONE);
     failed.map_or(Ok(()), |part| Err(Refusal::SilentFailure(part.error.name())))
 }
 
-fn put(request: &Request, parts: &[Part], out: &mut Outgoing) -> Result<(), Refusal> {
-    let responses = request.topics.iter().map(|topic| topic_response(topic, parts, request.version)).collect();
+fn put(request: &Request, plan: &Plan, out: &mut Outgoing) -> Result<(), Refusal> {
+    let responses =
+        plan.topics(request).iter().map(|topic| topic_response(topic, &plan.parts, request.version)).collect();
     let response = ProduceResponse { responses, ..Default::default() };
     let header = Header::new(ApiKey::PRODUCE, request.version, request.correlation_id, None);
     put_answer(&header, out, &response).map(|_| ())

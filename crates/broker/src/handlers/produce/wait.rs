@@ -20,7 +20,7 @@ pub(super) fn answer(plan: Plan, replies: &mut Replies<'_>) -> Result<(), Refusa
     for request in requests {
         if plan.borrow_mut().settle(request) {
             let plan = plan.borrow();
-            reply::answer(&plan.requests[request], &plan.parts, replies)?;
+            reply::answer(&plan.requests[request], &plan, replies)?;
         } else {
             replies.later(Box::pin(answer_later(Rc::clone(&plan), request)), Pipelining::Continue);
         }
@@ -34,5 +34,5 @@ async fn answer_later(plan: Rc<RefCell<Plan>>, request: usize) -> Reply {
         waiting.changed().await;
     }
     let plan = plan.borrow();
-    reply::later(&plan.requests[request], &plan.parts)
+    reply::later(&plan.requests[request], &plan)
 }
