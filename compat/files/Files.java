@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HexFormat;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -35,31 +36,44 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Fills a directory through its server, and tells what is in there, with the clients of Apache Kafka.
+ * Fills a directory through its server, and tells what is in there, with the clients of Apache Kafka. Commands, with commas between them, and
+ * the server's address; then what they need: the time of the first record (ms), a number for the round, and the offset for `delete`.
  *
- *   create BOOTSTRAP             makes the topics, quotas and credentials
- *   write BOOTSTRAP BASE ROUND   writes to all topics; records are of the time BASE (ms) and later
- *   transactions BOOTSTRAP BASE ROUND
- *   groups BOOTSTRAP             reads and commits with groups of every kind
- *   delete BOOTSTRAP OFFSET      deletes the records of the topic `deleted` below the offset
- *   read BOOTSTRAP               one line a partition: its records, uncommitted and committed
- *   committed BOOTSTRAP          one line a group and partition
+ *   create         makes the topics, quotas and credentials
+ *   write          writes to all topics
+ *   transactions   commits and aborts
+ *   open           leaves a transaction open; one that is open already is aborted
+ *   classic, consumer, simple, share   read and commit with a group of that kind
+ *   delete         deletes the records of the topic `deleted` below the offset
+ *   read           one line a partition: its records, uncommitted and committed; of a compacted one only the last ones of their keys
+ *   committed      one line a group and partition
+ *   rule           a line of dashes
  */
 public class Files {
     static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
 
     public static void main(String[] args) throws Exception {
         String bootstrap = args[1];
-        switch (args[0]) {
-            case "create" -> create(bootstrap);
-            case "write" -> write(bootstrap, Long.parseLong(args[2]), Integer.parseInt(args[3]));
-            case "transactions" -> transactions(bootstrap, Long.parseLong(args[2]), Integer.parseInt(args[3]));
-            case "groups" -> groups(bootstrap);
-            case "delete" -> delete(bootstrap, Long.parseLong(args[2]));
-            case "read" -> read(bootstrap);
-            case "committed" -> committed(bootstrap);
-            default -> throw new IllegalArgumentException(args[0]);
-        }
+        long base = args.length > 2 ? Long.parseLong(args[2]) : 0;
+        int round = args.length > 3 ? Integer.parseInt(args[3]) : 0;
+        for (String command : args[0].split(","))
+            switch (command) {
+                case "create" -> create(bootstrap);
+                case "write" -> write(bootstrap, base, round);
+                case "transactions" -> transactions(bootstrap, base, round);
+                case "open" -> open(bootstrap, base, round);
+                case "classic", "consumer" -> subscribed(bootstrap, command);
+                case "simple" -> simple(bootstrap, round);
+                case "share" -> share(bootstrap);
+                case "delete" -> delete(bootstrap, Long.parseLong(args[4]));
+                case "read" -> read(bootstrap);
+                case "committed" -> committed(bootstrap);
+                case "rule" -> System.out.println("---");
+                default -> throw new IllegalArgumentException(command);
+            }
+        // An open transaction's producer would abort it when it is closed.
+        System.out.flush();
+        Runtime.getRuntime().halt(0);
     }
 
     static Admin admin(String bootstrap) {
@@ -72,6 +86,7 @@ public class Files {
         for (String codec : CODECS)
             topics.add(new NewTopic("codec-" + codec, 2, (short) 1).configs(rolling));
         topics.add(new NewTopic("transactional", 1, (short) 1).configs(rolling));
+        topics.add(new NewTopic("unfinished", 1, (short) 1).configs(rolling));
         topics.add(new NewTopic("deleted", 1, (short) 1).configs(rolling));
         Map<String, String> compacted = new TreeMap<>(rolling);
         compacted.putAll(Map.of("cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01", "min.compaction.lag.ms", "0"));
@@ -157,6 +172,15 @@ public class Files {
         }
     }
 
+    static void open(String bootstrap, long base, int round) throws Exception {
+        Map<String, Object> config = Map.of("transactional.id", "open", "transaction.timeout.ms", 900000);
+        KafkaProducer<byte[], byte[]> producer = producer(bootstrap, config);
+        producer.initTransactions();
+        producer.beginTransaction();
+        for (int i = 0; i < 3; i++)
+            producer.send(new ProducerRecord<>("unfinished", 0, base + i, utf8("k"), utf8(round + "-" + i))).get();
+    }
+
     static Map<String, Object> reader(String bootstrap, Map<String, Object> more) {
         Map<String, Object> config = new TreeMap<>(more);
         config.put("bootstrap.servers", bootstrap);
@@ -169,21 +193,27 @@ public class Files {
         return new KafkaConsumer<>(reader(bootstrap, more), new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
-    static void groups(String bootstrap) throws Exception {
-        for (String protocol : List.of("classic", "consumer")) {
-            Map<String, Object> config = Map.of("group.id", "group-" + protocol, "group.protocol", protocol, "client.id", "reader");
-            try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, config)) {
-                consumer.subscribe(List.of("codec-none", "codec-zstd"));
-                while (consumer.poll(Duration.ofMillis(200)).isEmpty()) { }
-                consumer.commitSync();
-                consumer.commitSync(Map.of(new TopicPartition("codec-none", 1), new OffsetAndMetadata(7, "metadata of " + protocol)));
-            }
+    static void subscribed(String bootstrap, String protocol) {
+        Map<String, Object> config = Map.of("group.id", "group-" + protocol, "group.protocol", protocol, "client.id", "reader");
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, config)) {
+            consumer.subscribe(List.of("codec-none", "codec-zstd"));
+            while (consumer.poll(Duration.ofMillis(200)).isEmpty()) { }
+            consumer.commitSync();
+            consumer.commitSync(Map.of(new TopicPartition("codec-none", 1), new OffsetAndMetadata(7, "metadata of " + protocol)));
         }
+    }
+
+    static void simple(String bootstrap, int round) throws Exception {
         try (Admin admin = admin(bootstrap)) {
             TopicPartition partition = new TopicPartition("codec-gzip", 0);
             admin.alterConsumerGroupOffsets("group-simple", Map.of(partition, new OffsetAndMetadata(3),
-                new TopicPartition("codec-gzip", 1), new OffsetAndMetadata(5))).all().get();
+                new TopicPartition("codec-gzip", 1), new OffsetAndMetadata(5 + round))).all().get();
             admin.deleteConsumerGroupOffsets("group-simple", Set.of(partition)).all().get();
+        }
+    }
+
+    static void share(String bootstrap) throws Exception {
+        try (Admin admin = admin(bootstrap)) {
             ConfigResource group = new ConfigResource(ConfigResource.Type.GROUP, "group-share");
             admin.incrementalAlterConfigs(Map.of(group, List.of(
                 new AlterConfigOp(new ConfigEntry("share.auto.offset.reset", "earliest"), AlterConfigOp.OpType.SET)))).all().get();
@@ -205,7 +235,7 @@ public class Files {
 
     static List<String> topics() {
         List<String> topics = new ArrayList<>(CODECS.stream().map(codec -> "codec-" + codec).toList());
-        topics.addAll(List.of("transactional", "deleted", "compacted", "stamped"));
+        topics.addAll(List.of("transactional", "unfinished", "deleted", "compacted", "stamped"));
         return topics;
     }
 
@@ -220,42 +250,43 @@ public class Files {
                 Map<TopicPartition, Long> beginnings = consumer.beginningOffsets(partitions);
                 Map<TopicPartition, Sum> sums = new TreeMap<>((a, b) -> a.toString().compareTo(b.toString()));
                 for (TopicPartition partition : partitions)
-                    sums.put(partition, new Sum());
+                    sums.put(partition, new Sum(partition.topic().equals("compacted")));
                 while (partitions.stream().anyMatch(partition -> consumer.position(partition) < ends.get(partition)))
                     for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500)))
                         sums.get(new TopicPartition(record.topic(), record.partition())).add(record);
-                sums.forEach((partition, sum) -> System.out.println(isolation + " " + partition + " start " + beginnings.get(partition)
-                    + " end " + ends.get(partition) + " " + sum.text()));
+                for (TopicPartition partition : sums.keySet())
+                    System.out.println(isolation + " " + partition + " start " + beginnings.get(partition)
+                        + " end " + ends.get(partition) + " " + sums.get(partition).text());
             }
         }
     }
 
     static class Sum {
-        int count;
-        final MessageDigest digest;
+        final boolean lastOnly;
+        final Map<String, String> records = new LinkedHashMap<>();
 
-        Sum() {
-            try {
-                digest = MessageDigest.getInstance("SHA-256");
-            } catch (Exception error) {
-                throw new IllegalStateException(error);
-            }
+        Sum(boolean lastOnly) {
+            this.lastOnly = lastOnly;
         }
 
         void add(ConsumerRecord<byte[], byte[]> record) {
-            count++;
             String headers = Arrays.stream(record.headers().toArray())
                 .map(header -> header.key() + "=" + hex(header.value())).collect(Collectors.joining(","));
-            digest.update(utf8(record.offset() + " " + record.timestamp() + " " + record.timestampType() + " " + hex(record.key()) + " "
-                + hex(record.value()) + " " + headers + "\n"));
+            String text = record.offset() + " " + record.timestamp() + " " + record.timestampType() + " " + hex(record.key()) + " "
+                + hex(record.value()) + " " + headers + "\n";
+            String name = lastOnly ? hex(record.key()) : "" + record.offset();
+            records.remove(name);
+            records.put(name, text);
         }
 
         static String hex(byte[] bytes) {
             return bytes == null ? "null" : HexFormat.of().formatHex(bytes);
         }
 
-        String text() {
-            return "records " + count + " " + HexFormat.of().formatHex(digest.digest()).substring(0, 16);
+        String text() throws Exception {
+            MessageDigest digest = MessageDigest.getInstance("SHA-256");
+            records.values().forEach(text -> digest.update(utf8(text)));
+            return "records " + records.size() + " " + HexFormat.of().formatHex(digest.digest()).substring(0, 16);
         }
     }
 

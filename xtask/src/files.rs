@@ -4,6 +4,7 @@
 mod clients;
 mod damage;
 mod dump;
+mod hops;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +24,7 @@ const PARTITIONS: i32 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     server: crate::target::Target,
-    /// Only these parts, with commas between them: left, dump
+    /// Only these parts, with commas between them: left, dump, hops
     #[arg(long)]
     only: Option<String>,
 }
@@ -31,7 +32,7 @@ pub(crate) struct Args {
 /// A part of the step: compares, and gives the number of comparisons.
 type Part = fn(&Options, &Path) -> Result<usize>;
 
-const PARTS: [(&str, Part); 2] = [("left", left), ("dump", dumps)];
+const PARTS: [(&str, Part); 3] = [("left", left), ("dump", dumps), ("hops", hops)];
 
 /// Runs the check and says how much it covered.
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -57,8 +58,19 @@ pub(crate) fn check(options: Options, libs: &Path, only: Option<&str>) -> Result
 
 /// `milena log dump` beside Kafka's tool.
 fn dumps(options: &Options, libs: &Path) -> Result<usize> {
-    let Kind::Milena(binary) = options.kind() else { bail!("the tool is Milena's") };
-    dump::compare(binary, libs)
+    dump::compare(binary(options)?, libs)
+}
+
+/// Directories that Kafka and Milena serve in turn.
+fn hops(options: &Options, libs: &Path) -> Result<usize> {
+    hops::pass_on(binary(options)?, libs)
+}
+
+fn binary(options: &Options) -> Result<&Path> {
+    match options.kind() {
+        Kind::Milena(binary) => Ok(binary),
+        Kind::Kafka(_) => bail!("this part is about Milena's binary"),
+    }
 }
 
 /// Fills a directory, once stopped cleanly and once killed, and lets Apache Kafka read it.

@@ -1,0 +1,194 @@
+//! One set of directories that Apache Kafka and Milena serve in turn, each of them stopped or killed: every record, start offset, producer,
+//! open transaction and committed offset must be there for the next.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use milena_testkit::batch::Batch;
+use milena_testkit::server::{Kind, Options, Server};
+use serde_json::json;
+
+use super::clients;
+use super::dump::Both;
+
+/// Servers in turn.
+const HOPS: u64 = 4;
+/// Who has this API has a transaction coordinator.
+const END_TXN: i16 = 26;
+const RULE: &str = "---\n";
+const DIRECTORIES: [&str; 2] = ["data", "data-b"];
+
+/// Passes directories on, once with each of the servers stopped where the other time it is killed.
+pub(super) fn pass_on(milena: &Path, libs: &Path) -> Result<usize> {
+    let mut both = Both::start(milena, libs)?;
+    let mut checked = 0;
+    for first_is_killed in [false, true] {
+        let dir = tempfile::Builder::new().prefix("milena-hops-").tempdir()?;
+        let mut relay = Relay {
+            milena,
+            libs,
+            dir: dir.path().to_owned(),
+            expected: String::new(),
+            has_transactions: true,
+            offset: 0,
+            checked: 0,
+        };
+        let mut killed = first_is_killed;
+        for number in 0..HOPS * super::rounds() {
+            let hop = relay.hop(number, killed, &mut both);
+            if let Err(error) = hop {
+                let kept = dir.keep();
+                let end = if killed { "killed" } else { "stopped" };
+                return Err(error.context(format!("hop {number}, to be {end}; the folder is {}", kept.display())));
+            }
+            killed = !killed;
+        }
+        checked += relay.checked;
+    }
+    Ok(checked + both.compared())
+}
+
+struct Relay<'r> {
+    milena: &'r Path,
+    libs: &'r Path,
+    dir: PathBuf,
+    /// What the last server said of all records and offsets.
+    expected: String,
+    has_transactions: bool,
+    /// Where the last batch of the idempotent producer is.
+    offset: i64,
+    checked: usize,
+}
+
+impl Relay<'_> {
+    /// One server finds what the one before left, adds to it, and ends.
+    fn hop(&mut self, number: u64, kill: bool, both: &mut Both<'_>) -> Result<()> {
+        let is_kafka = number.is_multiple_of(2);
+        let mut server = self.server(is_kafka)?;
+        let has_transactions = serves(&server, END_TXN)?;
+        self.producer(&server, number)?;
+        let said = self.ask_and_change(&server, number, is_kafka, has_transactions)?;
+        let (found, expected) = said.split_once(RULE).context("no rule")?;
+        if number > 0 {
+            // Without transactions there is no reading of only the committed ones.
+            let all = has_transactions && self.has_transactions;
+            let judged = |line: &&str| all || !line.starts_with("read_committed ");
+            differ(self.expected.lines().filter(judged).collect(), found.lines().filter(judged).collect())?;
+            self.checked += self.expected.lines().count();
+        }
+        self.has_transactions = has_transactions;
+        expected.clone_into(&mut self.expected);
+        if kill {
+            server.kill()?;
+        } else {
+            server.stop()?;
+        }
+        for data in self.data() {
+            let ran = clients::ran(Command::new(self.milena).args(["log", "verify"]).arg(&data))?;
+            if ran.code != 0 {
+                bail!("milena log verify {} gives {}: {}{}", data.display(), ran.code, ran.out, ran.err);
+            }
+            self.checked += 1;
+            if number == HOPS - 1 {
+                both.directory(&data).context("what Milena wrote")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn data(&self) -> [PathBuf; DIRECTORIES.len()] {
+        DIRECTORIES.map(|name| self.dir.join(name))
+    }
+
+    fn server(&self, is_kafka: bool) -> Result<Server> {
+        let kind = if is_kafka { Kind::Kafka(self.libs.to_owned()) } else { Kind::Milena(self.milena.to_owned()) };
+        let dirs = self.data().map(|dir| dir.display().to_string()).join(",");
+        Options::new(kind)
+            .dir(&self.dir)
+            .set("log.dirs", &dirs)
+            .set("metadata.log.max.record.bytes.between.snapshots", "2000")
+            .set("log.cleaner.backoff.ms", "500")
+            .set("log.flush.start.offset.checkpoint.interval.ms", "500")
+            .set("offsets.topic.num.partitions", "5")
+            .set("transaction.state.log.num.partitions", "5")
+            .start()
+    }
+
+    /// What is there, and behind the rule what is there after more was written.
+    fn ask_and_change(&self, server: &Server, number: u64, is_kafka: bool, has_transactions: bool) -> Result<String> {
+        let mut commands = if number == 0 { vec![] } else { vec!["read", "committed"] };
+        commands.push("rule");
+        if number == 0 {
+            commands.push("create");
+        }
+        commands.push("write");
+        if has_transactions {
+            commands.extend(["transactions", "open"]);
+        }
+        commands.extend(["classic", "simple"]);
+        if is_kafka {
+            commands.extend(["consumer", "share"]);
+        }
+        commands.extend(["delete", "read", "committed"]);
+        let base = (super::now()? - 3_600_000).to_string();
+        let below = 30 * (number + 1);
+        let (bootstrap, round) = (server.addr().to_string(), number.to_string());
+        let said = clients::files(self.libs, &[&commands.join(","), &bootstrap, &base, &round, &below.to_string()])?;
+        self.start_offset_is_written(&format!("deleted 0 {below}"))?;
+        Ok(said)
+    }
+
+    /// A killed Kafka forgets a start offset that its checkpoint does not have yet.
+    fn start_offset_is_written(&self, line: &str) -> Result<()> {
+        for _ in 0..600 {
+            for data in self.data() {
+                let text = fs::read_to_string(data.join("log-start-offset-checkpoint")).unwrap_or_default();
+                if text.lines().any(|known| known == line) {
+                    return Ok(());
+                }
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        bail!("no log-start-offset-checkpoint says {line}")
+    }
+
+    /// A producer that outlives the servers: what the one before took is a duplicate now, and the next sequence follows.
+    fn producer(&mut self, server: &Server, number: u64) -> Result<()> {
+        let mut client = server.client()?;
+        let batch = |number: u64| -> Result<Vec<u8>> {
+            let base_sequence = i32::try_from(10 * number)?;
+            Ok(Batch { producer_id: 77, producer_epoch: 0, base_sequence, ..Batch::of(10, super::now()?) }.build())
+        };
+        match number.checked_sub(1) {
+            None => super::create(&mut client, super::TOPIC, 1)?,
+            Some(last) => {
+                let again = super::produce(&mut client, 0, &batch(last)?)?;
+                if again != self.offset {
+                    bail!("the duplicate of the batch at offset {} is at {again}", self.offset);
+                }
+            }
+        }
+        self.offset = super::produce(&mut client, 0, &batch(number)?)?;
+        self.checked += 1;
+        Ok(())
+    }
+}
+
+/// Whether a server has an API.
+fn serves(server: &Server, api: i16) -> Result<bool> {
+    let answer = server.client()?.call("ApiVersions", 0, &json!({}))?;
+    Ok(answer["apiKeys"].as_array().context("no APIs")?.iter().any(|known| known["apiKey"] == api))
+}
+
+fn differ(expected: Vec<&str>, found: Vec<&str>) -> Result<()> {
+    let without = |lines: &[&str], others: &[&str]| -> Vec<String> {
+        lines.iter().filter(|line| !others.contains(line)).map(|line| (*line).to_owned()).collect()
+    };
+    let (lost, new) = (without(&expected, &found), without(&found, &expected));
+    if lost.is_empty() && new.is_empty() {
+        return Ok(());
+    }
+    bail!("the server before said:\n{}\nthis one says:\n{}", lost.join("\n"), new.join("\n"))
+}
