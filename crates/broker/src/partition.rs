@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::{ArcSwap, Guard};
-use milena_log::{Appended, Checkpoint, EpochEnd, Log, LogError, Slice};
+use milena_log::{Appended, Checkpoint, EpochEnd, Log, LogError, Slice, View};
 use milena_protocol::{ErrorCode, Uuid};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -17,6 +17,9 @@ use crate::purgatory::Waiters;
 use crate::settings::PartitionSettings;
 use crate::storage::Directory;
 use flush::Flushes;
+
+/// How often segments may come or go under a look into the log without its lock.
+const MOST_LOOKS: usize = 4;
 
 /// The name and id of a topic, shared by its partitions.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub struct Partition {
     log_start: AtomicI64,
     /// Everything below is compacted; -1 while nothing is.
     cleaned_to: AtomicI64,
+    /// Offset from which on reads find what they need in memory.
+    recent_from: AtomicI64,
     settings: ArcSwap<PartitionSettings>,
     retired: AtomicBool,
     failing: AtomicBool,
@@ -79,6 +84,7 @@ impl Partition {
             high_watermark: AtomicI64::new(end),
             log_start: AtomicI64::new(log.log_start_offset()),
             cleaned_to: AtomicI64::new(-1),
+            recent_from: AtomicI64::new(log.recent_from()),
             settings: ArcSwap::new(settings),
             retired: AtomicBool::new(false),
             failing: AtomicBool::new(false),
@@ -118,6 +124,7 @@ impl Partition {
             }
             self.check_online()?;
             let appended = log.append(batches, self.leader_epoch(), now_ms).inspect_err(|error| self.failed(error))?;
+            self.recent_from.store(log.recent_from(), Ordering::Relaxed);
             (appended, self.after_append(&log))
         };
         self.ask_after_append(&after);
@@ -163,14 +170,43 @@ impl Partition {
         Ok(())
     }
 
-    /// Where records from `offset` on are, as far as consumers may see them; `None` when there are none.
+    /// Where records from `offset` on are, as far as consumers may see them; `None` when there are none. Unless they
+    /// are [recent](Self::is_recent) this takes as long as the disk does, without the log's lock.
     ///
     /// # Errors
     /// [`LogError::OffsetOutOfRange`] outside of log start and high watermark.
     pub fn read(&self, offset: i64, max_bytes: usize, at_least_one: bool) -> Result<Option<Slice>, LogError> {
         self.check_online()?;
-        let read = self.log.lock().read(offset, max_bytes, self.high_watermark(), at_least_one);
+        let end = self.high_watermark();
+        let found = if self.is_recent(offset) {
+            None
+        } else {
+            let view = |log: &Log| log.view_from(offset);
+            // It has not all segments: where it finds nothing, the log may.
+            self.look(view, |view| view.read(offset, max_bytes, end, at_least_one).transpose())
+        };
+        let read = match found {
+            Some(Some(found)) => found.map(Some),
+            _ => self.log.lock().read(offset, max_bytes, end, at_least_one),
+        };
         read.inspect_err(|error| self.note_error(error))
+    }
+
+    /// Whether nothing but memory is looked into for what is read from `offset` on.
+    pub fn is_recent(&self, offset: i64) -> bool {
+        let old = self.log_start_offset()..self.recent_from.load(Ordering::Relaxed).min(self.high_watermark());
+        !old.contains(&offset)
+    }
+
+    /// Looks into the log without its lock, for as long as the disk takes. `None` when segments came or went under it
+    /// again and again; then only the lock helps.
+    pub fn look<T>(&self, view: impl Fn(&Log) -> View, look: impl FnMut(&View) -> T) -> Option<T> {
+        let mut look = look;
+        (0..MOST_LOOKS).find_map(|_| {
+            let view = view(&self.log.lock());
+            let found = look(&view);
+            self.log.lock().is_intact(&view).then_some(found)
+        })
     }
 
     /// Largest known leader epoch that is not above `epoch`, and where it ended. The current epoch ends at the log end.

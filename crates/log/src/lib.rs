@@ -31,7 +31,7 @@ pub use epochs::{EpochEnd, EpochEntry};
 pub use error::{LogError, Result};
 pub use log::{
     Appended, Cleanable, CleaningLimits, Due, Flush, Log, Marker, OpenParams, Recovery, Removal, Slice,
-    TimestampOffset, TimestampSearch,
+    TimestampOffset, View,
 };
 pub use names::{DirKind, PartitionDirName};
 pub use partition_metadata::{read_topic_id, sync_topic_id, write_topic_id, write_topic_id_unsynced};

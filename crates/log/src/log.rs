@@ -13,6 +13,7 @@ mod retention;
 mod timestamps;
 mod transactions;
 mod truncate;
+mod view;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,8 +37,9 @@ pub use read::Slice;
 use recent::Recent;
 pub use remove::Removal;
 pub use retention::Due;
-pub use timestamps::{TimestampOffset, TimestampSearch};
+pub use timestamps::TimestampOffset;
 pub use transactions::Marker;
+pub use view::View;
 
 /// One partition's log, exactly as Kafka keeps it on disk. Not synchronised: appends need `&mut`, reads `&`.
 ///
@@ -257,11 +259,16 @@ impl Log {
 
     /// Place of the segment that would hold `offset`.
     fn segment_at(&self, offset: i64) -> usize {
-        self.segments.partition_point(|segment| segment.base_offset <= offset).saturating_sub(1)
+        segment_at(&self.segments, offset)
     }
 
     /// Offset after the last one that segment number `at` can hold.
     fn segment_end(&self, at: usize) -> i64 {
         self.segments.get(at + 1).map_or(self.log_end_offset, |next| next.base_offset)
     }
+}
+
+/// Place of the segment that would hold `offset`.
+fn segment_at(segments: &[Segment], offset: i64) -> usize {
+    segments.partition_point(|segment| segment.base_offset <= offset).saturating_sub(1)
 }

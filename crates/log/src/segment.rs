@@ -203,10 +203,18 @@ impl Segment {
         self.newest.get().copied()
     }
 
-    /// Takes over what a clone has learned from the files.
+    /// Takes over what a clone has learned from the files, which are those of this segment at the same size.
     pub(crate) fn learn(&self, clone: &Segment) {
+        // Known already, as likely as not.
+        if let Some(file) = clone.file.get() {
+            let _ = self.file.set(Arc::clone(file));
+        }
+        if self.indexes.get().is_none()
+            && let Some(indexes) = clone.indexes.get()
+        {
+            let _ = self.indexes.set(indexes.clone());
+        }
         if let Some(newest) = clone.newest.get() {
-            // Known already, as likely as not.
             let _ = self.newest.set(*newest);
         }
     }

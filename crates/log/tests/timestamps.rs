@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::*;
 use milena_io::{Fault, FaultKind, SimDisk, StepKind};
-use milena_log::{Log, LogConfig, TimestampOffset, TimestampSearch};
+use milena_log::{Log, LogConfig, LogError, TimestampOffset, View};
 use milena_records::{BatchBuilder, Compression, Compressor, Decompressor};
 
 fn records(codec: Compression, stamps: &[i64], append_time: Option<i64>) -> Vec<u8> {
@@ -81,7 +83,7 @@ fn four_segments(disk: &SimDisk) -> Log {
     log
 }
 
-fn searched(search: &TimestampSearch, timestamp: i64) -> milena_log::Result<Option<i64>> {
+fn searched(search: &View, timestamp: i64) -> milena_log::Result<Option<i64>> {
     Ok(search.offset_for_timestamp(timestamp, &mut Decompressor::new(1 << 20))?.map(|found| found.offset))
 }
 
@@ -89,10 +91,11 @@ fn searched(search: &TimestampSearch, timestamp: i64) -> milena_log::Result<Opti
 fn a_search_sees_the_log_as_it_was_when_it_began() {
     let disk = disk(1);
     let mut log = four_segments(&disk);
-    let search = log.timestamp_search(Some(35));
+    log.set_config(Arc::new(small()));
+    let search = log.view_since(Some(35));
     append(&mut log, records(Compression::None, &[50], None));
     assert_eq!([35, 41].map(|at| searched(&search, at).unwrap()), [Some(3), None]);
-    assert!(log.end_timestamp_search(&search));
+    assert!(log.is_intact(&search));
     assert_eq!(by_time(&log, 41), Some((50, 4)));
 }
 
@@ -100,9 +103,9 @@ fn a_search_sees_the_log_as_it_was_when_it_began() {
 fn what_a_search_has_learned_of_finished_segments_is_not_read_again() {
     let disk = disk(1);
     let log = four_segments(&disk);
-    let search = log.timestamp_search(Some(35));
+    let search = log.view_since(Some(35));
     assert_eq!(searched(&search, 35).unwrap(), Some(3));
-    assert!(log.end_timestamp_search(&search));
+    assert!(log.is_intact(&search));
     for finished in ["00.", "01.", "02."] {
         let path_contains = format!("{finished}timeindex");
         disk.fail(Fault { kind: FaultKind::Io, on: StepKind::Read, path_contains, times: u64::MAX });
@@ -114,26 +117,50 @@ fn what_a_search_has_learned_of_finished_segments_is_not_read_again() {
 fn a_search_that_deletion_overtakes_is_known_to_be_of_no_use_and_leaves_no_file() {
     let disk = disk(1);
     let mut log = four_segments(&disk);
-    let search = log.timestamp_search(Some(35));
+    let search = log.view_since(Some(35));
     let removal = log.begin_removal(2).unwrap();
     removal.sync().unwrap();
     log.remove_segments(removal, &mut Vec::new()).unwrap();
     let before = names(&disk);
     // Whatever it finds.
     let _ = searched(&search, 15);
-    assert!(!log.end_timestamp_search(&search));
+    assert!(!log.is_intact(&search));
     assert_eq!(names(&disk), before);
-    let search = log.timestamp_search(Some(35));
-    assert_eq!((searched(&search, 35).unwrap(), log.end_timestamp_search(&search)), (Some(3), true));
+    let search = log.view_since(Some(35));
+    assert_eq!((searched(&search, 35).unwrap(), log.is_intact(&search)), (Some(3), true));
 }
 
 #[test]
 fn a_search_that_truncation_overtakes_is_known_to_be_of_no_use() {
     let disk = disk(1);
     let mut log = four_segments(&disk);
-    let search = log.timestamp_search(Some(35));
+    let search = log.view_since(Some(35));
     log.truncate_to(3).unwrap();
     append(&mut log, records(Compression::None, &[5], None));
-    assert!(!log.end_timestamp_search(&search));
+    assert!(!log.is_intact(&search));
     assert_eq!(by_time(&log, 35), None);
+}
+
+#[test]
+fn a_view_reads_what_the_log_reads_and_the_log_keeps_what_it_learned() {
+    let disk = disk(1);
+    let mut log = four_segments(&disk);
+    for offset in 0..4 {
+        let view = log.view_from(offset);
+        let slice = view.read(offset, 1, i64::MAX, true).unwrap().unwrap();
+        let same = log.read(offset, 1, i64::MAX, true).unwrap().unwrap();
+        assert_eq!((slice.segment, slice.position, slice.len), (same.segment, same.position, same.len));
+        assert_eq!((slice.cold, same.cold, log.is_intact(&view)), (true, false, true));
+    }
+    assert!(log.view_from(0).read(0, 1, i64::MAX, false).unwrap().is_none(), "the batch is longer");
+    assert!(log.view_from(3).read(3, 1, 3, true).unwrap().is_none(), "beyond the high watermark");
+    disk.fail(Fault { kind: FaultKind::Io, on: StepKind::Read, path_contains: "index".into(), times: u64::MAX });
+    let view = log.view_from(1);
+    assert!(view.read(1, 1, i64::MAX, true).unwrap().is_some(), "its indexes are known");
+    disk.clear_faults();
+    append(&mut log, records(Compression::None, &[50], None));
+    assert!(!log.is_intact(&view), "the log was rolled");
+    log.set_log_start_offset(2).unwrap();
+    let out_of_range = log.view_from(1).read(1, 1, i64::MAX, true);
+    assert!(matches!(out_of_range, Err(LogError::OffsetOutOfRange { offset: 1, start: 2, end: 5 })));
 }

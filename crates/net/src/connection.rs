@@ -13,12 +13,13 @@ use std::task::{Context, Poll, ready};
 
 use crate::frames::{Frames, Gate, Head};
 use crate::limits::Permit;
-use crate::outgoing::Piece;
+use crate::outgoing::{FileRange, Piece};
 use crate::queue::ReplyQueue;
 use crate::reactor::{Accepted, Entry, Reactor, Verdict};
 use crate::received::Received;
 use crate::replies::{Replies, ReplyLimits};
 use crate::stream::Stream;
+use crate::warm::Warmth;
 use crate::{Peer, Service};
 
 /// Bytes sent in one turn, after which other connections have theirs.
@@ -59,6 +60,7 @@ pub(crate) struct Connection<S: Service> {
     session: Option<S::Session>,
     received: Received,
     queue: ReplyQueue,
+    warmth: Warmth,
     /// The peer sends no more.
     eof: bool,
     /// Registered as waiting for receive memory.
@@ -86,6 +88,7 @@ impl<S: Service> Connection<S> {
             session: Some(session),
             received: Received::default(),
             queue: ReplyQueue::new(),
+            warmth: Warmth::default(),
             eof: false,
             waits_for_memory: false,
             entry,
@@ -187,7 +190,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Sends what is ready; pending while the socket is full, and after much was sent.
+    /// Sends what is ready; pending while the socket is full or the disk reads, and after much was sent.
     fn flush(&mut self, cx: &mut Context<'_>, sent: &mut usize) -> Poll<io::Result<()>> {
         while let Some(piece) = self.queue.out.next() {
             if *sent >= MAX_SENT_PER_TURN {
@@ -196,7 +199,14 @@ impl<S: Service> Connection<S> {
             }
             let result = match piece {
                 Piece::Bytes { bytes, more } => self.stream.try_send(bytes, more),
-                Piece::File { file, position, len } => self.stream.try_send_file(file, position, len),
+                Piece::File(FileRange { file, position, len, cold: false }) => {
+                    self.stream.try_send_file(file, *position, *len)
+                }
+                Piece::File(FileRange { file, position, len, .. }) => {
+                    let warm = ready!(self.warmth.poll(cx, file, *position, *len));
+                    let sent = self.stream.try_send_file(file, *position, warm);
+                    sent.inspect(|count| self.warmth.sent(*count as u64))
+                }
             };
             match result {
                 Ok(count) => {

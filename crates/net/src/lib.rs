@@ -16,11 +16,12 @@ mod replies;
 mod server;
 mod service;
 mod stream;
+mod warm;
 
 pub use config::{ListenerConfig, NetConfig};
 pub use error::NetError;
 pub use frames::Frames;
-pub use outgoing::Outgoing;
+pub use outgoing::{FileRange, Outgoing};
 pub use replies::{LocalBoxFuture, Pipelining, Replies, Reply};
 pub use server::{BoundServer, Server};
 pub use service::{Peer, Service};

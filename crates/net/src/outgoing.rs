@@ -5,13 +5,24 @@ use std::sync::Arc;
 
 use crate::frames::PREFIX_BYTES;
 
-/// A range of a file that goes out after the first `at` bytes of [`Outgoing::bytes`].
+/// A range of a file.
 #[derive(Debug)]
-pub(crate) struct FileRange {
+pub struct FileRange {
+    /// The file.
+    pub file: Arc<File>,
+    /// Where the range begins, bytes.
+    pub position: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// It may not be in the page cache: it is looked for there, and if need be read by a thread before it is sent.
+    pub cold: bool,
+}
+
+/// A range that goes out after the first `at` bytes of [`Outgoing::bytes`].
+#[derive(Debug)]
+pub(crate) struct PlacedRange {
     pub(crate) at: usize,
-    pub(crate) file: Arc<File>,
-    pub(crate) position: u64,
-    pub(crate) len: u64,
+    pub(crate) range: FileRange,
 }
 
 /// File ranges that are sent and still kept.
@@ -23,7 +34,7 @@ pub(crate) enum Piece<'a> {
     /// Bytes; `more` when a file range follows directly.
     Bytes { bytes: &'a [u8], more: bool },
     /// A range of a file.
-    File { file: &'a File, position: u64, len: u64 },
+    File(&'a FileRange),
 }
 
 /// Where a frame began in an [`Outgoing`].
@@ -39,7 +50,7 @@ pub(crate) struct Mark {
 pub struct Outgoing {
     /// Bytes to send. Other replies may stand before this one's: append, never touch what is there.
     pub bytes: Vec<u8>,
-    pub(crate) ranges: Vec<FileRange>,
+    pub(crate) ranges: Vec<PlacedRange>,
     /// Length of all ranges that are not sent.
     file_bytes: u64,
     /// Bytes that are sent.
@@ -66,25 +77,25 @@ impl Outgoing {
         Self { bytes: Vec::new(), ranges: Vec::new(), file_bytes: 0, sent: 0, ranges_sent: 0 }
     }
 
-    /// Sends `len` bytes of `file` from `position` on, after all bytes so far and before those appended later.
-    pub fn file(&mut self, file: Arc<File>, position: u64, len: u64) {
-        self.file_at(self.bytes.len(), file, position, len);
+    /// Sends a range of a file after all bytes so far and before those appended later.
+    pub fn file(&mut self, range: FileRange) {
+        self.file_at(self.bytes.len(), range);
     }
 
-    /// Sends `len` bytes of `file` from `position` on, before the byte at `at` of [`Self::bytes`].
+    /// Sends a range of a file before the byte at `at` of [`Self::bytes`].
     ///
     /// # Panics
     /// When `at` is beyond the end, or before a file range that is there already: ranges are given in order.
-    pub fn file_at(&mut self, at: usize, file: Arc<File>, position: u64, len: u64) {
-        let earliest = self.ranges.last().map_or(0, |range| range.at);
+    pub fn file_at(&mut self, at: usize, range: FileRange) {
+        let earliest = self.ranges.last().map_or(0, |placed| placed.at);
         assert!(
             (earliest..=self.bytes.len()).contains(&at),
             "a file range at {at}, not in {earliest}..={}",
             self.bytes.len()
         );
-        if len > 0 {
-            self.file_bytes += len;
-            self.ranges.push(FileRange { at, file, position, len });
+        if range.len > 0 {
+            self.file_bytes += range.len;
+            self.ranges.push(PlacedRange { at, range });
         }
     }
 
@@ -132,7 +143,7 @@ impl Outgoing {
         }
         let shift = self.bytes.len();
         self.bytes.extend_from_slice(&other.bytes);
-        self.ranges.extend(other.ranges.into_iter().map(|range| FileRange { at: range.at + shift, ..range }));
+        self.ranges.extend(other.ranges.into_iter().map(|placed| PlacedRange { at: placed.at + shift, ..placed }));
         self.file_bytes += other.file_bytes;
     }
 
@@ -144,23 +155,23 @@ impl Outgoing {
 
     /// What is to be sent next.
     pub(crate) fn next(&self) -> Option<Piece<'_>> {
-        let range = self.ranges.get(self.ranges_sent);
-        let end = range.map_or(self.bytes.len(), |range| range.at);
+        let placed = self.ranges.get(self.ranges_sent);
+        let end = placed.map_or(self.bytes.len(), |placed| placed.at);
         if self.sent < end {
-            return Some(Piece::Bytes { bytes: &self.bytes[self.sent..end], more: range.is_some() });
+            return Some(Piece::Bytes { bytes: &self.bytes[self.sent..end], more: placed.is_some() });
         }
-        range.map(|range| Piece::File { file: &range.file, position: range.position, len: range.len })
+        placed.map(|placed| Piece::File(&placed.range))
     }
 
     /// Notes that `count` bytes of [`Self::next`] are sent.
     pub(crate) fn advance(&mut self, count: usize) {
-        let range = self.ranges.get_mut(self.ranges_sent);
-        let end = range.as_ref().map_or(self.bytes.len(), |range| range.at);
+        let placed = self.ranges.get_mut(self.ranges_sent);
+        let end = placed.as_ref().map_or(self.bytes.len(), |placed| placed.at);
         if self.sent < end {
             self.sent += count;
             return;
         }
-        let range = range.expect("only what was given is sent");
+        let range = &mut placed.expect("only what was given is sent").range;
         let count = count as u64;
         range.position += count;
         range.len -= count;
@@ -177,8 +188,8 @@ impl Outgoing {
         }
         self.bytes.drain(..self.sent);
         self.ranges.drain(..self.ranges_sent);
-        for range in &mut self.ranges {
-            range.at -= self.sent;
+        for placed in &mut self.ranges {
+            placed.at -= self.sent;
         }
         (self.sent, self.ranges_sent) = (0, 0);
     }
@@ -196,8 +207,8 @@ impl Outgoing {
 mod tests {
     use super::*;
 
-    fn file() -> Arc<File> {
-        Arc::new(tempfile::tempfile().unwrap())
+    fn range(position: u64, len: u64) -> FileRange {
+        FileRange { file: Arc::new(tempfile::tempfile().unwrap()), position, len, cold: false }
     }
 
     /// What goes out: bytes as they are, a file range as its position and length.
@@ -209,9 +220,9 @@ mod tests {
                     let count = bytes.len().min(at_once);
                     ((bytes[..count].to_vec(), 0, 0), count)
                 }
-                Piece::File { position, len, .. } => {
-                    let count = len.min(at_once as u64);
-                    ((Vec::new(), position, count), count as usize)
+                Piece::File(range) => {
+                    let count = range.len.min(at_once as u64);
+                    ((Vec::new(), range.position, count), count as usize)
                 }
             };
             pieces.push(piece);
@@ -227,11 +238,11 @@ mod tests {
         let mut out = Outgoing::empty();
         let mark = out.begin();
         out.bytes.extend_from_slice(b"head");
-        out.file(file(), 100, 7);
+        out.file(range(100, 7));
         out.bytes.extend_from_slice(b"tail");
         out.seal(mark);
         let mut later = Outgoing::new();
-        later.file(file(), 0, 3);
+        later.file(range(0, 3));
         out.append_frame(later);
         assert_eq!(out.len(), 4 + 4 + 7 + 4 + 4 + 3);
         let expected = [
@@ -250,7 +261,7 @@ mod tests {
         for len in 1..=20_u8 {
             let mark = out.begin();
             out.bytes.extend(std::iter::repeat_n(len, usize::from(len)));
-            out.file(file(), 1000, 5);
+            out.file(range(1000, 5));
             out.seal(mark);
         }
         let sent = pieces(&mut out, 3);
@@ -267,7 +278,7 @@ mod tests {
     fn an_abandoned_frame_leaves_nothing() {
         let mut out = Outgoing::empty();
         let mark = out.begin();
-        out.file(file(), 0, 5);
+        out.file(range(0, 5));
         out.abandon(mark);
         assert_eq!((out.is_empty(), out.len()), (true, 0));
     }

@@ -19,6 +19,8 @@ use crate::pool::Pool;
 use crate::server::Listener;
 use crate::{NetConfig, Peer, Service};
 
+/// Most threads of one reactor that read what is to be sent from the disk.
+const MOST_READERS: usize = 4;
 /// Shortest and longest time between two sweeps.
 const SWEEP_EVERY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
@@ -178,7 +180,9 @@ pub(crate) struct Seed<S> {
 
 /// Builds a reactor's runtime.
 pub(crate) fn runtime() -> std::io::Result<LocalRuntime> {
-    Builder::new_current_thread().enable_io().enable_time().build_local(LocalOptions::default())
+    let mut builder = Builder::new_current_thread();
+    builder.enable_io().enable_time().thread_name("reader").max_blocking_threads(MOST_READERS);
+    builder.build_local(LocalOptions::default())
 }
 
 /// Runs until the server stops; dropping the runtime afterwards ends what is left.

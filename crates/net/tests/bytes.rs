@@ -105,7 +105,7 @@ fn file_ranges_stand_where_they_belong_between_bytes() {
     let (running, content) = with_file();
     let mut client = running.connect();
     let expected = [b"<", &content[10..100_010], b">", &content[..5]].concat();
-    client.send(&[b"r0", b"f", b"f", b"r1", b"l2", b"f", b"r3"]);
+    client.send(&[b"r0", b"f", b"F", b"r1", b"l2", b"F", b"r3"]);
     running.lab.open(b'2');
     assert_eq!(client.receive(), b"r0");
     assert!(client.receive() == expected);
@@ -120,13 +120,15 @@ fn file_ranges_stand_where_they_belong_between_bytes() {
 fn a_file_that_has_become_shorter_ends_the_connection() {
     let (running, _) = with_file();
     running.lab.file.as_ref().unwrap().set_len(50_000).unwrap();
-    let mut client = running.connect();
-    client.send(&[b"f"]);
-    let mut rest = Vec::new();
-    // What was there has come, then the end; never bytes that were not in the file.
-    let _ = client.0.read_to_end(&mut rest);
-    assert!(rest.len() < 100_000);
-    running.lab.wait_for(&Event::Disconnected, 1);
+    for (at, command) in [b"f", b"F"].into_iter().enumerate() {
+        let mut client = running.connect();
+        client.send(&[command]);
+        let mut rest = Vec::new();
+        // What was there has come, then the end; never bytes that were not in the file.
+        let _ = client.0.read_to_end(&mut rest);
+        assert!(rest.len() < 100_000);
+        running.lab.wait_for(&Event::Disconnected, at + 1);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! watermark of the replica.
 //!
 //! A fetch reads where each partition stands without its lock, takes file ranges rather than bytes, and waits only for
-//! the partitions that it names.
+//! the partitions that it names. The disk is another thread's business: what is far from the log end is looked for there.
 
 mod context;
 mod read;
@@ -22,14 +22,14 @@ use crate::request::{Call, Refusal};
 /// The registry's line.
 pub const API: Api = Api::either(ApiKey::FETCH, 4..=18, serve);
 
-/// Serves one request: at once, or later when there is not enough yet.
+/// Serves one request: at once, or later when there is not enough yet or the disk must be asked.
 ///
 /// # Errors
 /// When its bytes are not a Fetch request or its answer is too long to be said.
 pub fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let most_bytes = ports.config().fetch_max_bytes();
     let fetch = context::open(call, &ports.replicas.topics(), &ports.fetch_sessions, most_bytes)?;
-    let mut read = read::read(&fetch);
+    let mut read = read::read(&fetch, read::Reach::Memory);
     if read.answers(&fetch) {
         return replies.try_ready(|out| reply::answer(&fetch, &mut read, &ports.fetch_sessions, out));
     }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use milena_log::{LogError, TimestampOffset, TimestampSearch};
+use milena_log::{Log, LogError, TimestampOffset, View};
 use milena_net::{Outgoing, Replies, Reply};
 use milena_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest};
 use milena_protocol::messages::list_offsets_response::{
@@ -32,8 +32,6 @@ const FIRST_LEADER_EPOCH_VERSION: i16 = 4;
 const NO_EPOCH: i32 = -1;
 /// No replica asks, but a consumer.
 const CONSUMER: i32 = -1;
-/// How often segments may be deleted under a search before it takes the log's lock.
-const MOST_UNLOCKED: usize = 4;
 /// Longest decompressed batch that is searched for a timestamp, bytes.
 const MOST_DECOMPRESSED: usize = 256 << 20;
 
@@ -221,22 +219,19 @@ impl Lookup {
     fn find_record(&mut self, timestamp: i64, partition: &Partition) -> Result<Option<TimestampOffset>, ErrorCode> {
         let limit = self.bound.offset(partition);
         let wanted = Some(timestamp).filter(|&timestamp| timestamp != MAX_TIMESTAMP);
-        let found = (0..MOST_UNLOCKED).find_map(|_| self.search_unlocked(wanted, partition));
-        let found = found.unwrap_or_else(|| self.search(wanted, &partition.log().timestamp_search(wanted)));
+        let view = |log: &Log| log.view_since(wanted);
+        let found = partition.look(view, |view| self.search(wanted, view));
+        let found = found.unwrap_or_else(|| {
+            let log = partition.log();
+            self.search(wanted, &view(&log))
+        });
         Ok(found.map_err(|error| code_of(partition, &error))?.filter(|found| found.offset < limit))
     }
 
-    /// Searches without the log's lock. `None` when segments were deleted under it.
-    fn search_unlocked(&mut self, wanted: Option<i64>, partition: &Partition) -> Option<Found> {
-        let search = partition.log().timestamp_search(wanted);
-        let found = self.search(wanted, &search);
-        partition.log().end_timestamp_search(&search).then_some(found)
-    }
-
-    fn search(&mut self, wanted: Option<i64>, search: &TimestampSearch) -> Found {
+    fn search(&mut self, wanted: Option<i64>, view: &View) -> Found {
         match wanted {
-            Some(timestamp) => search.offset_for_timestamp(timestamp, &mut self.decompressor),
-            None => search.max_timestamp_offset(&mut self.decompressor),
+            Some(timestamp) => view.offset_for_timestamp(timestamp, &mut self.decompressor),
+            None => view.max_timestamp_offset(&mut self.decompressor),
         }
     }
 }

@@ -265,7 +265,7 @@ impl Log {
         let first = checked(&batches[0]);
         let start =
             Start { offset: first.base_offset(), segment: active.base_offset, position, size: first.size() as u64 };
-        self.recent.appended(start);
+        self.recent.appended(start, bytes);
         Ok(())
     }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use milena_io::File;
 
-use super::recent::{End, Start};
-use super::{Log, Segment};
-use crate::error::Result;
+use super::recent::{End, Recent, Start};
+use super::{Log, Segment, View, segment_at};
+use crate::error::{LogError, Result};
+use crate::names::Home;
 
 /// A range of one segment's file that begins with a batch; the last batch in it may be cut.
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub struct Slice {
     pub len: usize,
     /// Base offset of the segment.
     pub segment: i64,
+    /// The bytes may not be in the page cache.
+    pub cold: bool,
 }
 
 impl Log {
@@ -40,11 +43,55 @@ impl Log {
         if offset < self.log_start_offset || offset > self.log_end_offset {
             return Err(self.out_of_range(offset));
         }
-        let end_offset = end_offset.min(self.log_end_offset);
+        let (home, segments, recent) = (&self.home, &self.segments[..], Some(&self.recent));
+        let read = Read { home, segments, log_end: self.log_end_offset, recent };
+        read.slice(offset, max_bytes, end_offset, at_least_one_batch)
+    }
+
+    /// First offset of what was appended lately: its bytes and index entries are in memory, unless that is short. `i64::MAX` when there is
+    /// nothing.
+    pub fn recent_from(&self) -> i64 {
+        self.recent.from()
+    }
+}
+
+impl View {
+    /// As [`Log::read`]. It also finds nothing where its segments have nothing at or behind `offset`, of which it has only some.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn read(
+        &self,
+        offset: i64,
+        max_bytes: usize,
+        end_offset: i64,
+        at_least_one_batch: bool,
+    ) -> Result<Option<Slice>> {
+        if offset < self.log_start_offset {
+            let (start, end) = (self.log_start_offset, self.end_offset);
+            return Err(LogError::OffsetOutOfRange { offset, start, end });
+        }
+        let read = Read { home: &self.home, segments: &self.segments, log_end: self.end_offset, recent: None };
+        read.slice(offset, max_bytes, end_offset, at_least_one_batch)
+    }
+}
+
+/// Segments that are read from.
+struct Read<'l> {
+    home: &'l Home,
+    segments: &'l [Segment],
+    /// Offset behind the last one that they can hold.
+    log_end: i64,
+    recent: Option<&'l Recent>,
+}
+
+impl Read<'_> {
+    fn slice(&self, offset: i64, max_bytes: usize, end_offset: i64, at_least_one_batch: bool) -> Result<Option<Slice>> {
+        let end_offset = end_offset.min(self.log_end);
         if offset >= end_offset {
             return Ok(None);
         }
-        let Some((at, start)) = self.find(End::First, offset)? else { return Ok(None) };
+        let Some((at, start)) = self.find(offset)? else { return Ok(None) };
         let end = self.end_position(at, end_offset)?;
         let available = end.saturating_sub(start.position);
         let wanted = if start.size <= max_bytes as u64 {
@@ -58,50 +105,43 @@ impl Log {
         if len == 0 {
             return Ok(None);
         }
-        let file = Arc::clone(self.segments[at].file(&self.home)?);
-        Ok(Some(Slice { file, position: start.position, len, segment: start.segment }))
+        let file = Arc::clone(self.segments[at].file(self.home)?);
+        Ok(Some(Slice { file, position: start.position, len, segment: start.segment, cold: self.recent.is_none() }))
     }
 
     /// Place of the segment and start of the first batch whose last offset is at or after `offset`, which is below the log end.
-    fn find(&self, end: End, offset: i64) -> Result<Option<(usize, Start)>> {
-        if let Some(start) = self.recent.get(end, offset) {
-            return Ok(Some((self.segment_at(start.segment), start)));
+    fn find(&self, offset: i64) -> Result<Option<(usize, Start)>> {
+        if let Some(start) = self.recent.and_then(|recent| recent.get(End::First, offset)) {
+            return Ok(Some((segment_at(self.segments, start.segment), start)));
         }
-        for at in self.segment_at(offset)..self.segments.len() {
-            if let Some(start) = self.locate(&self.segments[at], offset)? {
-                self.recent.found(end, start);
+        for at in segment_at(self.segments, offset)..self.segments.len() {
+            if let Some(start) = self.locate(End::First, at, offset)? {
                 return Ok(Some((at, start)));
             }
         }
         Ok(None)
     }
 
-    fn locate(&self, segment: &Segment, offset: i64) -> Result<Option<Start>> {
-        let found = segment.locate(&self.home, offset)?;
-        Ok(found.map(|header| Start {
-            offset,
-            segment: segment.base_offset,
-            position: header.position,
-            size: header.size,
-        }))
+    fn locate(&self, end: End, at: usize, offset: i64) -> Result<Option<Start>> {
+        let segment = &self.segments[at];
+        let Some(header) = segment.locate(self.home, offset)? else { return Ok(None) };
+        let start = Start { offset, segment: segment.base_offset, position: header.position, size: header.size };
+        if let Some(recent) = self.recent {
+            recent.found(end, start);
+        }
+        Ok(Some(start))
     }
 
     /// Where reading segment number `at` must stop so that nothing at or after `end_offset` is read.
     fn end_position(&self, at: usize, end_offset: i64) -> Result<u64> {
         let segment = &self.segments[at];
-        if end_offset >= self.segment_end(at) {
+        if end_offset >= self.segments.get(at + 1).map_or(self.log_end, |next| next.base_offset) {
             return Ok(segment.size);
         }
-        if let Some(start) = self.recent.get(End::Last, end_offset).filter(|start| start.segment == segment.base_offset)
-        {
+        let known = self.recent.and_then(|recent| recent.get(End::Last, end_offset));
+        if let Some(start) = known.filter(|start| start.segment == segment.base_offset) {
             return Ok(start.position);
         }
-        match self.locate(segment, end_offset)? {
-            Some(start) => {
-                self.recent.found(End::Last, start);
-                Ok(start.position)
-            }
-            None => Ok(segment.size),
-        }
+        Ok(self.locate(End::Last, at, end_offset)?.map_or(segment.size, |start| start.position))
     }
 }

@@ -4,9 +4,8 @@
 use milena_io::FileExt;
 use milena_records::{Batch, Decompressor, Record};
 
-use super::{Log, Segment};
+use super::{Log, Segment, View};
 use crate::error::{IoContext, LogError, Result};
-use crate::names::Home;
 use crate::scan::Header;
 
 /// A record found by its timestamp.
@@ -20,46 +19,8 @@ pub struct TimestampOffset {
     pub leader_epoch: i32,
 }
 
-/// The segments as they were when a search began: it needs neither the log nor its lock, and the log goes on meanwhile.
-#[derive(Debug)]
-pub struct TimestampSearch {
-    home: Home,
-    segments: Vec<Segment>,
-    log_start_offset: i64,
-    generation: u64,
-}
-
 impl Log {
-    /// Begins a search for `timestamp` or later; `None` for any timestamp. Takes no look at a file.
-    pub fn timestamp_search(&self, timestamp: Option<i64>) -> TimestampSearch {
-        let least = timestamp.unwrap_or(i64::MIN);
-        let may_have = |segment: &&Segment| {
-            segment.size > 0 && segment.known_newest().is_none_or(|newest| newest.timestamp >= least)
-        };
-        TimestampSearch {
-            home: self.home.clone(),
-            segments: self.segments.iter().filter(may_have).cloned().collect(),
-            log_start_offset: self.log_start_offset,
-            generation: self.generation,
-        }
-    }
-
-    /// Keeps what a search has learned of the segments. False when segments that it was to read are gone: what it found, or its error, may be
-    /// of use no more.
-    pub fn end_timestamp_search(&self, search: &TimestampSearch) -> bool {
-        if search.generation != self.generation || search.home.dir != self.home.dir {
-            return false;
-        }
-        let finished = self.finished_segments();
-        search.segments.iter().all(|old| {
-            let at = self.segments.binary_search_by_key(&old.base_offset, |segment| segment.base_offset);
-            let same = finished.get(at.unwrap_or(usize::MAX)).filter(|segment| segment.size == old.size);
-            same.inspect(|segment| segment.learn(old));
-            at.is_ok_and(|at| self.segments[at].size >= old.size)
-        })
-    }
-
-    /// As [`TimestampSearch::offset_for_timestamp`], at once.
+    /// As [`View::offset_for_timestamp`], at once.
     ///
     /// # Errors
     /// The same.
@@ -68,19 +29,19 @@ impl Log {
         timestamp: i64,
         decompressor: &mut Decompressor,
     ) -> Result<Option<TimestampOffset>> {
-        self.timestamp_search(Some(timestamp)).offset_for_timestamp(timestamp, decompressor)
+        self.view_since(Some(timestamp)).offset_for_timestamp(timestamp, decompressor)
     }
 
-    /// As [`TimestampSearch::max_timestamp_offset`], at once.
+    /// As [`View::max_timestamp_offset`], at once.
     ///
     /// # Errors
     /// The same.
     pub fn max_timestamp_offset(&self, decompressor: &mut Decompressor) -> Result<Option<TimestampOffset>> {
-        self.timestamp_search(None).max_timestamp_offset(decompressor)
+        self.view_since(None).max_timestamp_offset(decompressor)
     }
 }
 
-impl TimestampSearch {
+impl View {
     /// The first record at or after log start whose timestamp is `timestamp` (ms since 1970) or later. Looks at all records up to the log end.
     ///
     /// # Errors

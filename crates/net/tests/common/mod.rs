@@ -9,7 +9,9 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use milena_net::{Frames, ListenerConfig, NetConfig, Outgoing, Peer, Pipelining, Replies, Reply, Server, Service};
+use milena_net::{
+    FileRange, Frames, ListenerConfig, NetConfig, Outgoing, Peer, Pipelining, Replies, Reply, Server, Service,
+};
 use tokio::sync::Semaphore;
 
 /// Longest wait for something that must come; reached only when a test fails.
@@ -99,12 +101,13 @@ impl Lab {
         replies.later(Box::pin(reply), pipelining);
     }
 
-    fn file(&self, out: &mut Outgoing) {
+    fn file(&self, out: &mut Outgoing, cold: bool) {
         let file = self.file.as_ref().expect("the test has a file");
         out.bytes.extend_from_slice(b"<>");
         let at = out.bytes.len() - 1;
-        out.file_at(at, Arc::clone(file), 10, 100_000);
-        out.file(Arc::clone(file), 0, 5);
+        let range = |position, len| FileRange { file: Arc::clone(file), position, len, cold };
+        out.file_at(at, range(10, 100_000));
+        out.file(range(0, 5));
     }
 
     fn answer(&self, frame: &[u8], replies: &mut Replies<'_>) {
@@ -115,7 +118,8 @@ impl Lab {
             Some(b'C') => replies.close_now("asked to"),
             Some(b'x') => panic!("asked to"),
             Some(b'u') => {}
-            Some(b'f') => replies.ready(|out| self.file(out)),
+            Some(b'f') => replies.ready(|out| self.file(out, false)),
+            Some(b'F') => replies.ready(|out| self.file(out, true)),
             // As many MiB as the argument says.
             Some(b'b') => replies.ready(|out| out.bytes.resize(out.bytes.len() + (usize::from(frame[1]) << 20), 1)),
             Some(b'e') => {

@@ -39,6 +39,15 @@ impl PartitionRead {
     }
 }
 
+/// How far a read goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Memory: this comes back at once.
+    Memory,
+    /// The disk, for as long as it takes.
+    Disk,
+}
+
 /// What all partitions answer, in the order of the fetch's slots.
 pub(super) struct Read {
     /// One for each slot.
@@ -46,6 +55,8 @@ pub(super) struct Read {
     bytes: i64,
     ends_wait: bool,
     nothing_to_wait_for: bool,
+    /// Some records are further away than this read went: it is of no use, another one must go to the disk.
+    pub wants_disk: bool,
 }
 
 impl Read {
@@ -56,6 +67,9 @@ impl Read {
 
     /// Whether this is answered as it is, without waiting for more.
     pub(super) fn answers(&self, fetch: &Fetch) -> bool {
+        if self.wants_disk {
+            return false;
+        }
         fetch.max_wait.is_zero()
             || self.ends_wait
             || self.nothing_to_wait_for
@@ -65,12 +79,17 @@ impl Read {
 }
 
 /// Reads all partitions within the limits of the request.
-pub(super) fn read(fetch: &Fetch) -> Read {
+pub(super) fn read(fetch: &Fetch, reach: Reach) -> Read {
     let mut partitions = fetch.partitions.lock();
-    let mut read = Read { partitions: Vec::new(), bytes: 0, ends_wait: false, nothing_to_wait_for: true };
+    let mut read =
+        Read { partitions: Vec::new(), bytes: 0, ends_wait: false, nothing_to_wait_for: true, wants_disk: false };
     read.partitions.reserve(partitions.slots().len());
     let mut left = fetch.max_bytes;
     for slot in partitions.slots() {
+        if reach == Reach::Memory && slot.place.as_ref().is_ok_and(|partition| !partition.is_recent(slot.offset)) {
+            read.wants_disk = true;
+            break;
+        }
         let part = read_slot(slot, fetch, left, read.bytes == 0);
         read.nothing_to_wait_for &= part.unknown;
         read.ends_wait |= (part.error != ErrorCode::NONE && !part.unknown) || part.diverging.is_some();
@@ -155,5 +174,81 @@ fn code_of(partition: &Partition, error: &LogError) -> ErrorCode {
     match error {
         LogError::Corrupt { .. } => ErrorCode::CORRUPT_MESSAGE,
         _ => ErrorCode::KAFKA_STORAGE_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use milena_io::{SimDisk, StepKind};
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::fetch_sessions::{FetchPartitions, SlotKey};
+    use crate::test_partitions::{append, topic_on};
+
+    /// The partition `t-0` with the records 0 to 3, of which a former run has left the first three.
+    fn partition(disk: &Arc<SimDisk>) -> Arc<Partition> {
+        topic_on(disk, &[&[&[1, 2], &[3]]]);
+        let replicas = topic_on(disk, &[&[&[4]]]);
+        let topics = replicas.topics();
+        Arc::clone(topics.by_name("t").unwrap().partition(0).unwrap())
+    }
+
+    fn fetch(partition: &Arc<Partition>, offset: i64) -> Fetch {
+        let mut partitions = FetchPartitions::default();
+        let slot = || Slot::new(Arc::clone(&partition.topic), 0, Ok(Arc::clone(partition)));
+        let slot = partitions.entry(SlotKey::Name("t".into(), 0), slot);
+        (slot.offset, slot.max_bytes, slot.current_leader_epoch, slot.last_fetched_epoch) = (offset, 1 << 20, -1, -1);
+        Fetch {
+            version: 12,
+            correlation_id: 1,
+            max_wait: Duration::from_secs(9),
+            min_bytes: 1,
+            max_bytes: 1 << 20,
+            isolation: 0,
+            replica: -1,
+            partitions: Arc::new(Mutex::new(partitions)),
+            session: SessionUse::None,
+        }
+    }
+
+    #[test]
+    fn only_what_was_appended_lately_is_read_without_the_disk() {
+        let partition = partition(&Arc::new(SimDisk::new(0)));
+        assert_eq!(
+            [-1, 0, 2, 3, 4, 5].map(|offset| partition.is_recent(offset)),
+            [true, false, false, true, true, true]
+        );
+        for (offset, is_far) in [(0, true), (2, true), (3, false)] {
+            let fetch = fetch(&partition, offset);
+            let at_once = read(&fetch, Reach::Memory);
+            assert_eq!((at_once.wants_disk, at_once.answers(&fetch)), (is_far, !is_far));
+            let read = read(&fetch, Reach::Disk);
+            assert!(read.answers(&fetch));
+            let slice = read.partitions[0].slice.as_ref().unwrap();
+            assert_eq!((slice.cold, slice.position > 0), (is_far, offset > 1));
+        }
+    }
+
+    #[test]
+    fn a_read_that_waits_for_the_disk_holds_no_append_up() {
+        let disk = Arc::new(SimDisk::new(0));
+        let partition = partition(&disk);
+        let fetch = fetch(&partition, 0);
+        disk.hold(StepKind::Read);
+        let read = std::thread::scope(|scope| {
+            let reading = scope.spawn(|| read(&fetch, Reach::Disk));
+            while disk.held(StepKind::Read) == 0 {
+                std::thread::yield_now();
+            }
+            append(&partition, &[5]);
+            disk.release(StepKind::Read);
+            reading.join().unwrap()
+        });
+        assert_eq!((read.partitions[0].high_watermark, partition.high_watermark()), (4, 5));
+        assert!(read.partitions[0].len() > 0);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use milena_io::FileExt;
 use milena_log::Slice;
-use milena_net::Outgoing;
+use milena_net::{FileRange, Outgoing};
 use milena_protocol::messages::fetch_response::{EpochEndOffset, FetchResponse, FetchableTopicResponse, PartitionData};
 use milena_protocol::{ApiKey, ErrorCode, Records};
 
@@ -183,7 +183,8 @@ fn put(fetch: &Fetch, out: &mut Outgoing, response: &FetchResponse<'_>, large: V
     let gaps = put_answer(&header, out, response)?;
     for (gap, slice) in gaps.iter().zip(large) {
         let file = slice.file.os_file().expect("a broker's log is in files");
-        out.file_at(gap.at, Arc::clone(file), slice.position, gap.len as u64);
+        let (file, position, cold) = (Arc::clone(file), slice.position, slice.cold);
+        out.file_at(gap.at, FileRange { file, position, len: gap.len as u64, cold });
     }
     Ok(())
 }
@@ -224,7 +225,7 @@ mod tests {
             partitions: Arc::clone(&partitions),
             session: SessionUse::Incremental { id: 7, request },
         };
-        let mut read = read::read(&fetch);
+        let mut read = read::read(&fetch, read::Reach::Memory);
         add(&partitions, 1);
         partitions.lock().begin_request();
         let mut out = Outgoing::new();

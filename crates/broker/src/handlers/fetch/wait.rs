@@ -1,4 +1,5 @@
-//! A Fetch that waits until its partitions have enough for it, or its time is up.
+//! A Fetch that waits: for the disk, where its records are further away than memory, or until its partitions have enough for it or its
+//! time is up.
 
 use std::sync::Arc;
 
@@ -6,9 +7,11 @@ use milena_net::{Outgoing, Reply};
 use tokio::time::{Instant, timeout_at};
 
 use super::context::Fetch;
-use super::{read, reply};
+use super::read::{Reach, Read, read};
+use super::reply;
 use crate::ports::Ports;
 use crate::purgatory::Waiting;
+use crate::request::Refusal;
 
 /// Answers when enough has come, at the latest after the fetch's longest wait.
 pub(super) async fn answer_later(fetch: Fetch, ports: Arc<Ports>) -> Reply {
@@ -17,16 +20,39 @@ pub(super) async fn answer_later(fetch: Fetch, ports: Arc<Ports>) -> Reply {
         let mut partitions = fetch.partitions.lock();
         Waiting::join(partitions.slots().iter().filter_map(|slot| slot.place.as_ref().ok()).cloned())
     };
-    let mut read = loop {
-        let read = read::read(&fetch);
-        if read.answers(&fetch) || timeout_at(deadline, waiting.changed()).await.is_err() {
-            break read;
+    let fetch = Arc::new(fetch);
+    let mut is_late = false;
+    loop {
+        let mut read = read(&fetch, Reach::Memory);
+        if read.wants_disk {
+            if let Some(reply) = answer_from_disk(&fetch, &ports, is_late).await {
+                return reply;
+            }
+        } else if is_late || read.answers(&fetch) {
+            return answer(&fetch, &mut read, &ports).map_or_else(close, Reply::frame);
         }
-    };
-    drop(waiting);
-    let mut out = Outgoing::new();
-    match reply::answer(&fetch, &mut read, &ports.fetch_sessions, &mut out) {
-        Ok(()) => Reply::frame(out),
-        Err(refusal) => Reply::close(refusal.to_string()),
+        is_late = timeout_at(deadline, waiting.changed()).await.is_err();
     }
+}
+
+/// Reads on another thread. `None` when there is not enough, which is answered all the same if it is late.
+async fn answer_from_disk(fetch: &Arc<Fetch>, ports: &Arc<Ports>, is_late: bool) -> Option<Reply> {
+    let (fetch, its_ports) = (Arc::clone(fetch), Arc::clone(ports));
+    let answered = ports.readers.ask(move || {
+        let mut read = read(&fetch, Reach::Disk);
+        (is_late || read.answers(&fetch)).then(|| answer(&fetch, &mut read, &its_ports))
+    });
+    match answered.await {
+        Some(answered) => answered.map(|answered| answered.map_or_else(close, Reply::frame)),
+        None => Some(Reply::close("its read was given up")),
+    }
+}
+
+fn answer(fetch: &Fetch, read: &mut Read, ports: &Ports) -> Result<Outgoing, Refusal> {
+    let mut out = Outgoing::new();
+    reply::answer(fetch, read, &ports.fetch_sessions, &mut out).map(|()| out)
+}
+
+fn close(refusal: Refusal) -> Reply {
+    Reply::close(refusal.to_string())
 }
