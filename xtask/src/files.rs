@@ -1,7 +1,9 @@
 //! What Apache Kafka makes of the files that Milena left: its dump tool reads the metadata log, the snapshots and the
-//! partitions, and its broker starts on the directory and serves what is there. Below, what Milena makes of Kafka's.
+//! partitions, and its broker starts on the directory and serves what is there. Below, what Milena makes of Kafka's, and logs that
+//! both compact.
 
 mod clients;
+mod compacted;
 mod damage;
 mod dump;
 mod hops;
@@ -24,7 +26,7 @@ const PARTITIONS: i32 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     server: crate::target::Target,
-    /// Only these parts, with commas between them: left, dump, hops
+    /// Only these parts, with commas between them: left, dump, hops, compacted
     #[arg(long)]
     only: Option<String>,
 }
@@ -32,7 +34,7 @@ pub(crate) struct Args {
 /// A part of the step: compares, and gives the number of comparisons.
 type Part = fn(&Options, &Path) -> Result<usize>;
 
-const PARTS: [(&str, Part); 3] = [("left", left), ("dump", dumps), ("hops", hops)];
+const PARTS: [(&str, Part); 4] = [("left", left), ("dump", dumps), ("hops", hops), ("compacted", compacted::compare)];
 
 /// Runs the check and says how much it covered.
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -139,10 +141,15 @@ fn dump(libs: &Path, file: &Path, more: &[&str]) -> Result<()> {
     let mut args = vec!["--files", &name];
     args.extend_from_slice(more);
     let text = oracle::tool(libs, "org.apache.kafka.tools.DumpLogSegments", &args)?;
+    sound(&text).with_context(|| name.clone())
+}
+
+/// The dump tool has found nothing wrong.
+fn sound(dumped: &str) -> Result<()> {
     let bad = ["isvalid: false", "isValid: false", "Error", "Exception", "Could not", "Skipping", "invalid bytes"];
-    for line in text.lines() {
+    for line in dumped.lines() {
         if let Some(word) = bad.iter().find(|word| line.contains(**word)) {
-            bail!("{name}: {word} in {line}");
+            bail!("{word} in {line}");
         }
     }
     Ok(())
