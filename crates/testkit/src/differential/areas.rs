@@ -7,15 +7,20 @@ mod batch_records;
 mod comp;
 mod comp_payload;
 mod conf;
+mod coord;
 mod delrec;
 mod fetch;
 mod frame;
 mod frame_evil;
+mod grp;
+mod grp_rebalance;
 mod idem;
 mod key;
 mod limit;
 mod lo;
+mod members;
 mod meta;
+mod off;
 mod ofle;
 mod prod;
 mod seed;
@@ -38,14 +43,17 @@ pub(super) fn run(cx: &mut Context<'_>, id: &str) -> Result<Option<Value>> {
         "batch" => batch::run(cx, &parts[1..]),
         "comp" => comp::run(cx, &parts[1..]),
         "conf" => conf::run(cx, &parts[1..]),
+        "coord" => coord::run(cx, &parts[1..]),
         "delrec" => delrec::run(cx, &parts[1..]),
         "fetch" => fetch::run(cx, &parts[1..]),
         "frame" => frame::run(cx, &parts[1..]),
+        "grp" => grp::run(cx, &parts[1..]),
         "idem" => idem::run(cx, &parts[1..]),
         "key" => key::run(cx, &parts[1..]),
         "limit" => limit::run(cx, &parts[1..]),
         "lo" => lo::run(cx, &parts[1..]),
         "meta" => meta::run(cx, &parts[1..]),
+        "off" => off::run(cx, &parts[1..]),
         "ofle" => ofle::run(cx, &parts[1..]),
         "prod" => prod::run(cx, &parts[1..]),
         "seed" => seed::run(cx, &parts[1..]),

@@ -306,6 +306,33 @@ impl<'a> Context<'a> {
         if code == 0 { Ok(()) } else { bail!("DeleteRecords: {}", error(code)) }
     }
 
+    /// Asks again until the answer is `good`, at most for ten seconds; gives the last one.
+    pub(super) fn until(
+        &mut self,
+        mut ask: impl FnMut(&mut Self) -> Result<Value>,
+        good: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let answer = ask(self)?;
+            if good(&answer) || Instant::now() > until {
+                return Ok(answer);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until the coordinators of the case's groups answer.
+    pub(super) fn coordinated(&mut self) -> Result<()> {
+        let keys: Vec<_> = ["g", "no", "a", "b"].iter().map(|short| self.name(short)).collect();
+        let find = json!({"keyType": 0, "coordinatorKeys": keys});
+        let fetch: Vec<_> = keys.iter().map(|group| json!({"groupId": group, "topics": []})).collect();
+        let fetch = json!({"groups": fetch, "requireStable": false});
+        let fine = |all: &Value| all.as_array().into_iter().flatten().all(|one| one["errorCode"] == 0);
+        self.until(|cx| cx.call("FindCoordinator", 4, find.clone()), |found| fine(&found["coordinators"]))?;
+        self.until(|cx| cx.call("OffsetFetch", 8, fetch.clone()), |fetched| fine(&fetched["groups"])).map(drop)
+    }
+
     /// Sees to it that an internal topic exists, as it would after the first use of a coordinator.
     pub(super) fn internal(&mut self, name: &str) -> Result<()> {
         if self.metadata(name)?["errorCode"] != 0 {

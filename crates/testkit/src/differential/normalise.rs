@@ -34,6 +34,7 @@ pub(super) struct Names {
     pub(super) uuids: Vec<String>,
     pub(super) sessions: Vec<i64>,
     pub(super) producers: Vec<i64>,
+    pub(super) members: Vec<String>,
 }
 
 /// The place in a list, counted from one; a new value goes to its end.
@@ -97,6 +98,9 @@ impl Names {
             "host" if text == self.host => "<host>".into(),
             "clusterId" if text == self.cluster => "<cluster>".into(),
             "topicId" => self.topic_id(text).into(),
+            "memberId" | "leader" if !text.is_empty() => {
+                format!("<member{}>", number(&mut self.members, &text.to_owned())).into()
+            }
             "records" => brief(text),
             _ => self.own(text).into(),
         }

@@ -155,6 +155,7 @@ impl<'a> Side<'a> {
         }
         side.wait_led()?;
         side.wait_for_producer_ids()?;
+        side.wait_for_groups()?;
         for count in [3, 2, 1] {
             let batch = wire::base64(&Batch::of(count, T0).build());
             let topic = json!({"name": "alpha", "partitionData": [{"index": 0, "records": batch}]});
@@ -173,6 +174,27 @@ impl<'a> Side<'a> {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         anyhow::bail!("no producer id is given out")
+    }
+
+    /// The topic of the groups is made when somebody asks for one; `grp` is a group with an offset.
+    fn wait_for_groups(&mut self) -> Result<()> {
+        let find = json!({"keyType": 0, "coordinatorKeys": ["grp", "none", "new", "other", ""]});
+        let partition = json!({"partitionIndex": 1, "committedOffset": 2, "committedMetadata": "md"});
+        let topics = json!([{"name": "alpha", "partitions": [partition]}]);
+        let commit = json!({"groupId": "grp", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics});
+        let groups: Vec<_> =
+            ["none", "new", "other", ""].iter().map(|id| json!({"groupId": id, "topics": []})).collect();
+        for _ in 0..500 {
+            let found = self.client.call("FindCoordinator", 4, &find)?;
+            let committed = self.client.call("OffsetCommit", 8, &commit)?;
+            let fetched = self.client.call("OffsetFetch", 8, &json!({"groups": groups}))?;
+            let all = [&found["coordinators"], &committed["topics"][0]["partitions"], &fetched["groups"]];
+            if all.iter().filter_map(|all| all.as_array()).flatten().all(|one| one["errorCode"] == 0) {
+                return Ok(());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        anyhow::bail!("groups have no coordinator")
     }
 
     fn wait_led(&mut self) -> Result<()> {

@@ -60,7 +60,7 @@ fn in_version(cx: &mut Context<'_>, v: i16) -> Result<Value> {
         if let Some(found) = found.as_object_mut() {
             found.remove("partitionIndex");
         }
-        offsets.push(found);
+        offsets.push(cx.names.normal(&found));
     }
     Ok(json!([answer, offsets[0], offsets[1]]))
 }
@@ -94,7 +94,7 @@ fn produce_after(cx: &mut Context<'_>) -> Result<Value> {
     if let Some(answer) = answer.as_object_mut() {
         answer.remove("index");
     }
-    Ok(answer)
+    Ok(cx.names.normal(&answer))
 }
 
 fn two_partitions(cx: &mut Context<'_>) -> Result<Value> {
