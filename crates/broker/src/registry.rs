@@ -116,6 +116,8 @@ pub static APIS: &[Api] = &[
     handlers::incremental_alter_configs::API,
     handlers::offset_delete::API,
     handlers::describe_cluster::API,
+    handlers::consumer_group_heartbeat::API,
+    handlers::consumer_group_describe::API,
     handlers::list_config_resources::API,
     handlers::describe_topic_partitions::API,
 ];

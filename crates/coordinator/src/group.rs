@@ -6,6 +6,7 @@
 //! | `offsets` | committed offsets, and those of open transactions |
 //! | `commit`, `fetch`, `expire` | OffsetCommit; OffsetFetch; what is no longer kept |
 //! | `classic` | groups whose members assign partitions among themselves |
+//! | `consumer` | groups whose partitions the coordinator assigns |
 //! | `join`, `sync`, `leave`, `timeouts` | what members of classic groups ask for, and what their silence means |
 //! | `admin` | ListGroups, DescribeGroups, DeleteGroups, OffsetDelete |
 
@@ -13,6 +14,7 @@ mod admin;
 mod api;
 pub mod classic;
 mod commit;
+pub mod consumer;
 mod expire;
 mod fetch;
 mod join;
@@ -31,9 +33,10 @@ use milena_protocol::{DecodeError, ErrorCode, Message, Reader};
 
 use crate::engine::{Cx, Engine, Now, Replayed, Ticket};
 
-pub use api::{DeletedTopics, GroupSettings, Join, ListFilter, Reply, Request};
+pub use api::{ConsumerHeartbeat, DeletedTopics, GroupSettings, Join, ListFilter, Reply, Request};
 pub use classic::State;
 use classic::{ClassicGroup, Identity};
+use consumer::ConsumerGroup;
 pub use fetch::{FetchedGroup, FetchedOffset};
 pub use join::check_join;
 use offsets::{Committed, Offsets};
@@ -48,7 +51,10 @@ const OFFSET_COMMITS: [i16; 2] = [0, 1];
 /// All groups of one partition.
 #[derive(Debug, Default)]
 pub struct Groups {
+    /// Classic groups, and those that only keep offsets.
     groups: BTreeMap<Arc<str>, ClassicGroup>,
+    /// Consumer groups. No id is on both sides.
+    consumers: BTreeMap<Arc<str>, ConsumerGroup>,
     offsets: Offsets,
     replayed_commits: u64,
 }
@@ -67,6 +73,20 @@ pub enum Timer {
     Join(Arc<str>),
     /// Members have had enough time to fetch their assignment.
     Sync(Arc<str>),
+    /// A member of a consumer group is silent for too long.
+    ConsumerSession {
+        /// Its group.
+        group: Arc<str>,
+        /// The member.
+        member: Arc<str>,
+    },
+    /// A member has had enough time to give partitions up.
+    Revocation {
+        /// Its group.
+        group: Arc<str>,
+        /// The member.
+        member: Arc<str>,
+    },
     /// Offsets that are no longer kept are looked for.
     Expiry,
 }
@@ -80,6 +100,8 @@ pub enum After {
     Commit(Ticket, commit::Response),
     /// Offsets or groups were deleted.
     Deleted(Ticket, Reply),
+    /// A member of a consumer group has moved on.
+    Beat(consumer::Beat),
     /// A group came into being.
     Created(Arc<str>),
     /// The leader's assignment was stored.
@@ -108,12 +130,12 @@ impl Groups {
 
     /// How many groups there are.
     pub fn len(&self) -> usize {
-        self.groups.len()
+        self.groups.len() + self.consumers.len()
     }
 
     /// No groups.
     pub fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.len() == 0
     }
 
     fn group(&mut self, id: &str) -> Option<&mut ClassicGroup> {
@@ -128,6 +150,7 @@ impl Groups {
         };
         let value: GroupMetadataValue<'_> = decode(value, version)?;
         let id: Arc<str> = key.group.into();
+        self.consumers.remove(&id);
         self.groups.insert(Arc::clone(&id), ClassicGroup::from_record(id, &value));
         Ok(())
     }
@@ -146,7 +169,7 @@ impl Groups {
             return Ok(());
         };
         let value: OffsetCommitValue<'_> = decode(value, version)?;
-        if !self.groups.contains_key(&*group) {
+        if !self.groups.contains_key(&*group) && !self.consumers.contains_key(&*group) {
             // A group that only keeps offsets has no record of its own.
             let id: Arc<str> = Arc::from(&*group);
             self.groups.insert(Arc::clone(&id), ClassicGroup::simple(id));
@@ -171,7 +194,7 @@ impl Engine for Groups {
         match record.kind {
             GROUP_METADATA => self.replay_group(record),
             kind if OFFSET_COMMITS.contains(&kind) => self.replay_commit(record),
-            _ => Ok(()),
+            _ => self.replay_consumers(record).map(drop),
         }
     }
 
@@ -183,6 +206,9 @@ impl Engine for Groups {
         for group in self.groups.values_mut() {
             group.loaded(cx);
         }
+        for (id, group) in &self.consumers {
+            group.loaded(id, cx);
+        }
         self.schedule_expiry(cx);
     }
 
@@ -192,6 +218,8 @@ impl Engine for Groups {
             Request::Sync(request) => self.sync(ticket, &request, cx),
             Request::Heartbeat(request) => self.heartbeat(ticket, &request, cx),
             Request::Leave(request) => self.leave(ticket, &request, cx),
+            Request::ConsumerHeartbeat(heartbeat) => self.consumer_heartbeat(ticket, &heartbeat, cx),
+            Request::DescribeConsumers(ids) => self.describe_consumers(ticket, ids, cx),
             Request::Commit { request, version } => self.commit(ticket, &request, version, cx),
             Request::Fetch { group, require_stable } => self.fetch(ticket, &group, require_stable, cx),
             Request::DeleteOffsets(request) => self.delete_offsets(ticket, &request, cx),
@@ -207,6 +235,8 @@ impl Engine for Groups {
             Timer::Session { group, member } => self.session_timeout(&group, &member, cx),
             Timer::Join(group) => self.join_timeout(&group, cx),
             Timer::Sync(group) => self.sync_timeout(&group, cx),
+            Timer::ConsumerSession { group, member } => self.consumer_session_timeout(&group, &member, cx),
+            Timer::Revocation { group, member } => self.revocation_timeout(&group, &member, cx),
             Timer::Expiry => self.expire(cx),
         }
     }
@@ -218,6 +248,7 @@ impl Engine for Groups {
                 cx.reply(ticket, Reply::Commit(response.or_failed(outcome)));
             }
             (After::Deleted(ticket, reply), outcome) => cx.reply(ticket, reply.or_failed(outcome)),
+            (After::Beat(beat), outcome) => self.beaten(beat, outcome, cx),
             (After::Created(group), Err(error)) => self.not_created(&group, error, cx),
             (After::Assigned(assigned), outcome) => self.assigned(assigned, outcome, cx),
             (After::Replaced(replaced), outcome) => self.replaced(replaced, outcome, cx),

@@ -128,13 +128,19 @@ impl<E: Engine + Default> Bench<E> {
     pub(crate) fn drive(&mut self) {
         let mut rng = self.log.rng.fork();
         let mut random = |bytes: &mut [u8]| rng.fill(bytes);
-        while let Some(batch) = self.runtime.next_write() {
-            let outcome = self.log.append(batch);
-            self.runtime.written(&mut input!(self.settings, self.log, random), outcome);
-        }
-        if self.log.commits {
-            let end = self.log.end_offset();
-            self.runtime.committed(&mut input!(self.settings, self.log, random), end);
+        loop {
+            while let Some(batch) = self.runtime.next_write() {
+                let outcome = self.log.append(batch);
+                self.runtime.written(&mut input!(self.settings, self.log, random), outcome);
+            }
+            if self.log.commits {
+                let end = self.log.end_offset();
+                self.runtime.committed(&mut input!(self.settings, self.log, random), end);
+            }
+            // What follows a commit may write again.
+            if self.runtime.next_write().is_none() {
+                break;
+            }
         }
         self.replies.extend(self.runtime.take_replies());
     }

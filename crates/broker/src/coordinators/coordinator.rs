@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::shard::{Answer, Shard};
 use super::{Hosted, Shared, load};
 use crate::partition::Partition;
+use crate::ports::Live;
 use crate::replicas::Topics;
 
 /// An engine as the broker hosts it.
@@ -24,8 +25,8 @@ pub trait Kind: Engine<Reply: Send, Timer: Send, After: Send> + Send + 'static {
     /// An engine that knows nothing.
     fn empty() -> Self;
 
-    /// What it takes from the broker's configuration.
-    fn settings(config: &BrokerConfig) -> Self::Settings;
+    /// What it takes from the broker's configuration and the cluster's metadata, as of now.
+    fn settings(live: &Live) -> Self::Settings;
 
     /// The codec of its records.
     fn compression(config: &BrokerConfig) -> Compression;
@@ -64,9 +65,9 @@ impl<E: Kind> Coordinator<E> {
         (partitions > 0).then(|| partition_for(key, partitions))
     }
 
-    /// What the engines take from the broker's configuration, as of now.
+    /// What the engines take from the broker's configuration and the metadata, as of now.
     pub fn settings(&self) -> E::Settings {
-        E::settings(&self.shared.live.config.load())
+        E::settings(&self.shared.live)
     }
 
     /// Asks the engine that a key belongs to.

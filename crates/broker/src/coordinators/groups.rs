@@ -1,10 +1,18 @@
 //! Groups as the broker hosts them.
 
-use milena_config::BrokerConfig;
+use std::fmt;
+use std::sync::Arc;
+
+use milena_config::{BrokerConfig, Overrides, group};
+use milena_coordinator::group::consumer::{Metadata, TopicInfo};
 use milena_coordinator::group::{GroupSettings, Groups, Request};
+use milena_metadata::{ConfigResource, Image, Partition, Topic};
+use milena_protocol::Uuid;
 use milena_records::Compression;
 
 use super::coordinator::Kind;
+use crate::ports::Live;
+use crate::published::Published;
 
 impl Kind for Groups {
     const TOPIC: &'static str = "__consumer_offsets";
@@ -13,7 +21,8 @@ impl Kind for Groups {
         Self::new()
     }
 
-    fn settings(config: &BrokerConfig) -> GroupSettings {
+    fn settings(live: &Live) -> GroupSettings {
+        let config = live.config.load_full();
         let limit = |limit: i32| usize::try_from(limit).unwrap_or(0);
         GroupSettings {
             min_session_timeout_ms: config.group_min_session_timeout_ms(),
@@ -23,6 +32,9 @@ impl Kind for Groups {
             offset_metadata_max_bytes: limit(config.offset_metadata_max_bytes()),
             offsets_retention_ms: i64::from(config.offsets_retention_minutes()) * 60_000,
             offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms(),
+            consumer_max_size: limit(config.group_consumer_max_size()),
+            consumer_assignors: config.list("group.consumer.assignors").to_vec(),
+            metadata: Arc::new(Cluster { image: live.image.load_full(), config }),
         }
     }
 
@@ -39,4 +51,48 @@ impl Kind for Groups {
     fn topics_deleted(names: &[String]) -> Option<Request<'_>> {
         Some(Request::TopicsDeleted(names))
     }
+}
+
+/// The cluster as groups see it, at one time.
+struct Cluster {
+    image: Arc<Published>,
+    config: Arc<BrokerConfig>,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cluster({})", self.version())
+    }
+}
+
+impl Metadata for Cluster {
+    fn version(&self) -> i64 {
+        self.image.provenance().last_contained_offset
+    }
+
+    fn topic(&self, name: &str) -> Option<TopicInfo> {
+        let topic = self.image.topics().get(name)?;
+        let racks = topic.partitions.iter().map(|partition| racks(&self.image, partition)).collect();
+        Some(TopicInfo { id: topic.id, racks })
+    }
+
+    fn name(&self, id: Uuid) -> Option<String> {
+        self.image.topics().get_by_id(id).map(|topic| topic.name.to_string())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.image.topics().iter().map(|topic: &Arc<Topic>| topic.name.to_string()).collect()
+    }
+
+    fn group_config(&self, id: &str, name: &str) -> i64 {
+        static NONE: Overrides = Overrides::new();
+        let overrides = self.image.configs().get(&ConfigResource::group(id));
+        group::value(&self.config, overrides.map_or(&NONE, |overrides| &**overrides), name).integer().unwrap_or(0)
+    }
+}
+
+/// The racks of a partition's replicas.
+fn racks(image: &Image, partition: &Partition) -> Vec<String> {
+    let broker = |id: &i32| image.cluster().broker(*id);
+    partition.replicas.iter().filter_map(broker).filter_map(|broker| broker.rack.clone()).collect()
 }

@@ -226,7 +226,7 @@ impl<E: Kind> Shard<E> {
 
     fn with_input<R>(&self, run: impl FnOnce(&mut Input<'_, E::Settings>) -> R) -> R {
         let config = self.shared.live.config.load();
-        let settings = E::settings(&config);
+        let settings = E::settings(&self.shared.live);
         let now = Now { wall_ms: self.shared.clock.now_ms(), ticks_ms: self.shared.ticks_ms() };
         run(&mut Input {
             now,

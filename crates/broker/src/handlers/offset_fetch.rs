@@ -73,13 +73,16 @@ async fn fetch<'r>(
     let asked = group.topics.clone();
     let answer = ports.coordinators.groups().request(&group_id, Request::Fetch { group, require_stable });
     match answer.get().await {
-        Ok(GroupReply::Fetch(fetched)) => {
+        Ok(GroupReply::Fetch(fetched)) if fetched.error == ErrorCode::NONE => {
             let mut topics = answered(fetched, version, &ports.image());
             topics.extend(unknown);
             OffsetFetchResponseGroup { group_id, topics, error_code: 0 }
         }
         other => {
-            let error = other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);
+            let error = match other {
+                Ok(GroupReply::Fetch(refused)) => refused.error,
+                other => other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),
+            };
             let topics = if version < FIRST_ERROR_VERSION {
                 asked.into_iter().flatten().map(|topic| refused(topic, error)).collect()
             } else {

@@ -54,7 +54,9 @@ fn transcripts_are_current() {
 }
 
 /// APIs that are answered by a coordinator.
-const COORDINATED: [&str; 11] = [
+const COORDINATED: [&str; 13] = [
+    "ConsumerGroupDescribe",
+    "ConsumerGroupHeartbeat",
     "FindCoordinator",
     "JoinGroup",
     "SyncGroup",

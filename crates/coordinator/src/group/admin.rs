@@ -9,7 +9,8 @@ use milena_protocol::messages::offset_delete_response::{OffsetDeleteResponsePart
 use milena_protocol::messages::{OffsetDeleteRequest, OffsetDeleteResponse};
 
 use super::api::{ListFilter, Reply};
-use super::expire::{group_key, offset_key};
+use super::consumer::CONSUMER;
+use super::expire::offset_key;
 use super::{After, GroupCx, Groups};
 use crate::engine::Ticket;
 
@@ -33,7 +34,11 @@ impl Groups {
             group_state: group.state().name().into(),
             group_type: CLASSIC.into(),
         });
-        let listed = listed.collect();
+        let consumers = self
+            .consumers
+            .iter()
+            .filter(|(_, group)| admits(&filter.states, group.state()) && admits(&filter.types, CONSUMER));
+        let listed = listed.chain(consumers.map(|(id, group)| group.listed(id))).collect();
         cx.reply_when_committed(ticket, Reply::List(listed));
     }
 
@@ -50,14 +55,14 @@ impl Groups {
         let mut records = cx.records();
         let mut results = Vec::with_capacity(ids.len());
         for id in ids {
-            let error = match self.groups.get(&**id) {
+            let error = match self.is_group_empty(id) {
                 None => ErrorCode::GROUP_ID_NOT_FOUND,
-                Some(group) if !group.is_empty() => ErrorCode::NON_EMPTY_GROUP,
-                Some(_) => {
+                Some(false) => ErrorCode::NON_EMPTY_GROUP,
+                Some(true) => {
                     for (topic, partition) in self.offsets.keys_of_group(id) {
                         records.remove(&offset_key(id, topic, partition));
                     }
-                    records.remove(&group_key(id));
+                    self.remove_group(id, &mut records);
                     ErrorCode::NONE
                 }
             };
@@ -69,18 +74,18 @@ impl Groups {
 
     pub(super) fn delete_offsets(&self, ticket: Ticket, request: &OffsetDeleteRequest<'_>, cx: &mut GroupCx<'_, '_>) {
         let id = &*request.group_id;
-        let group = match self.groups.get(id).ok_or(ErrorCode::GROUP_ID_NOT_FOUND) {
-            Ok(group) if group.may_delete_offsets() => group,
-            refused => {
-                let error = refused.err().unwrap_or(ErrorCode::NON_EMPTY_GROUP);
-                let response = OffsetDeleteResponse { error_code: error.0, ..Default::default() };
-                return cx.reply(ticket, Reply::DeleteOffsets(response));
-            }
+        let refused = match self.groups.get(id) {
+            Some(group) => (!group.may_delete_offsets()).then_some(ErrorCode::NON_EMPTY_GROUP),
+            None => (!self.consumers.contains_key(id)).then_some(ErrorCode::GROUP_ID_NOT_FOUND),
         };
+        if let Some(error) = refused {
+            let response = OffsetDeleteResponse { error_code: error.0, ..Default::default() };
+            return cx.reply(ticket, Reply::DeleteOffsets(response));
+        }
         let mut records = cx.records();
         let mut topics = Vec::with_capacity(request.topics.len());
         for topic in &request.topics {
-            let subscribed = group.is_subscribed_to(&topic.name);
+            let subscribed = self.is_subscribed(id, &topic.name);
             let error = if subscribed { ErrorCode::GROUP_SUBSCRIBED_TO_TOPIC } else { ErrorCode::NONE };
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for asked in &topic.partitions {

@@ -1,20 +1,25 @@
 //! What a group's partition is asked, and what it answers.
 
+use std::sync::Arc;
+
+use milena_protocol::messages::consumer_group_describe_response;
 use milena_protocol::messages::delete_groups_response::DeletableGroupResult;
 use milena_protocol::messages::describe_groups_response::DescribedGroup;
 use milena_protocol::messages::list_groups_response::ListedGroup;
 use milena_protocol::messages::offset_commit_response::OffsetCommitResponseTopic;
 use milena_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 use milena_protocol::messages::{
-    HeartbeatRequest, HeartbeatResponse, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse,
-    OffsetCommitRequest, OffsetDeleteRequest, OffsetDeleteResponse, SyncGroupRequest, SyncGroupResponse,
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, HeartbeatRequest, HeartbeatResponse,
+    JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, OffsetCommitRequest,
+    OffsetDeleteRequest, OffsetDeleteResponse, SyncGroupRequest, SyncGroupResponse,
 };
 use milena_protocol::{ErrorCode, Str};
 
+use super::consumer::Metadata;
 use super::fetch::FetchedGroup;
 
 /// What groups take from the configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct GroupSettings {
     /// Shortest session, ms (`group.min.session.timeout.ms`).
     pub min_session_timeout_ms: i32,
@@ -30,6 +35,12 @@ pub struct GroupSettings {
     pub offsets_retention_ms: i64,
     /// How often offsets are looked through for old ones, ms (`offsets.retention.check.interval.ms`).
     pub offsets_retention_check_interval_ms: i64,
+    /// Most members of a consumer group (`group.consumer.max.size`).
+    pub consumer_max_size: usize,
+    /// Names of the assignors that members may ask for (`group.consumer.assignors`).
+    pub consumer_assignors: Vec<String>,
+    /// The cluster.
+    pub metadata: Arc<dyn Metadata>,
 }
 
 /// JoinGroup, with what the request itself does not say.
@@ -45,6 +56,19 @@ pub struct Join<'r> {
     pub requires_member_id: bool,
     /// A leader that comes back may be told that its assignment stands (from version 9).
     pub skips_assignment: bool,
+}
+
+/// ConsumerGroupHeartbeat, with what the request itself does not say.
+#[derive(Debug)]
+pub struct ConsumerHeartbeat<'r> {
+    /// The request.
+    pub request: ConsumerGroupHeartbeatRequest<'r>,
+    /// The client's name for itself.
+    pub client_id: &'r str,
+    /// The address it came from, as Kafka writes it: a slash before it.
+    pub client_host: &'r str,
+    /// A member brings its own id (from version 1).
+    pub requires_member_id: bool,
 }
 
 /// Which groups ListGroups names; an empty list admits all.
@@ -70,6 +94,10 @@ pub enum Request<'r> {
     Heartbeat(HeartbeatRequest<'r>),
     /// LeaveGroup; members are in the list in every version.
     Leave(LeaveGroupRequest<'r>),
+    /// ConsumerGroupHeartbeat.
+    ConsumerHeartbeat(ConsumerHeartbeat<'r>),
+    /// ConsumerGroupDescribe.
+    DescribeConsumers(&'r [Str<'r>]),
     /// OffsetCommit. Topics exist, and have their names and ids.
     Commit {
         /// The request.
@@ -107,6 +135,10 @@ pub enum Reply {
     Heartbeat(HeartbeatResponse),
     /// To [`Request::Leave`].
     Leave(LeaveGroupResponse<'static>),
+    /// To [`Request::ConsumerHeartbeat`].
+    ConsumerHeartbeat(ConsumerGroupHeartbeatResponse<'static>),
+    /// To [`Request::DescribeConsumers`].
+    DescribeConsumers(Vec<consumer_group_describe_response::DescribedGroup<'static>>),
     /// To [`Request::Commit`], with names and ids of the topics.
     Commit(Vec<OffsetCommitResponseTopic<'static>>),
     /// To [`Request::Fetch`].

@@ -121,6 +121,11 @@ impl ClassicGroup {
         Self::new(id, None)
     }
 
+    /// Whether the group has a record: one that only keeps offsets has none.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.protocol_type.is_some() || self.state_since.is_some()
+    }
+
     /// The group's id.
     pub(super) fn id(&self) -> &Arc<str> {
         &self.id

@@ -6,6 +6,7 @@ use milena_protocol::messages::{OffsetCommitKey, OffsetCommitRequest, OffsetComm
 use milena_protocol::{ErrorCode, Str, Uuid};
 
 use super::api::Reply;
+use super::consumer::Member;
 use super::{After, GroupCx, Groups, State, identity};
 use crate::engine::Ticket;
 
@@ -40,13 +41,20 @@ impl Groups {
         version: i16,
         cx: &mut GroupCx<'_, '_>,
     ) {
-        if let Err(error) = self.may_commit(request, version) {
-            let topics = request.topics.iter().map(|topic| {
-                let all = topic.partitions.iter().map(|partition| answer(partition, error)).collect();
-                answer_topic(&topic.name, topic.topic_id, all)
-            });
-            return cx.reply(ticket, Reply::Commit(topics.collect()));
-        }
+        let behind = match self.may_commit(request, version) {
+            Ok(behind) => behind,
+            Err(error) => {
+                let topics = request.topics.iter().map(|topic| {
+                    let all = topic.partitions.iter().map(|partition| answer(partition, error)).collect();
+                    answer_topic(&topic.name, topic.topic_id, all)
+                });
+                return cx.reply(ticket, Reply::Commit(topics.collect()));
+            }
+        };
+        let epoch = request.generation_id_or_member_epoch;
+        let is_stale = |topic: Uuid, partition: i32| {
+            behind.as_ref().is_some_and(|member| !member.may_commit_in(epoch, topic, partition))
+        };
         if let Some(group) = self.group(&request.group_id)
             && matches!(group.state(), State::Stable | State::PreparingRebalance)
         {
@@ -63,6 +71,10 @@ impl Groups {
                 let metadata = partition.committed_metadata.as_deref().unwrap_or("");
                 if is_longer(metadata, longest) {
                     partitions.push(answer(partition, ErrorCode::OFFSET_METADATA_TOO_LARGE));
+                    continue;
+                }
+                if is_stale(topic.topic_id, partition.partition_index) {
+                    partitions.push(answer(partition, ErrorCode::STALE_MEMBER_EPOCH));
                     continue;
                 }
                 partitions.push(answer(partition, ErrorCode::NONE));
@@ -88,16 +100,20 @@ impl Groups {
         cx.write(records, After::Commit(ticket, Response(response)));
     }
 
-    /// Whether the member, or somebody who is none, may commit.
-    fn may_commit(&self, request: &OffsetCommitRequest<'_>, version: i16) -> Result<(), ErrorCode> {
-        let generation = request.generation_id_or_member_epoch;
+    /// Whether the member, or somebody who is none, may commit. Gives a member of a consumer group that speaks of an epoch
+    /// which it has left: it may commit for partitions that it has had since then.
+    fn may_commit(&self, request: &OffsetCommitRequest<'_>, version: i16) -> Result<Option<Member>, ErrorCode> {
+        let epoch = request.generation_id_or_member_epoch;
+        if let Some(group) = self.consumers.get(&*request.group_id) {
+            return group.may_commit(&request.member_id, epoch, version);
+        }
         match self.groups.get(&*request.group_id) {
             Some(group) => {
                 let who = identity(&request.member_id, request.group_instance_id.as_deref());
-                group.may_commit(who, generation)
+                group.may_commit(who, epoch).map(|()| None)
             }
             // A group comes into being with its offsets.
-            None if generation < 0 => Ok(()),
+            None if epoch < 0 => Ok(None),
             None if version >= FIRST_GROUP_ID_NOT_FOUND_VERSION => Err(ErrorCode::GROUP_ID_NOT_FOUND),
             None => Err(ErrorCode::ILLEGAL_GENERATION),
         }

@@ -4,6 +4,8 @@
 use milena_protocol::messages::{GroupMetadataKey, OffsetCommitKey};
 
 use super::api::{DeletedTopics, Reply};
+use super::classic::ClassicGroup;
+use super::consumer::{ConsumerGroup, Writing};
 use super::{After, GroupCx, Groups, Timer};
 use crate::engine::Ticket;
 use crate::records::Records;
@@ -17,9 +19,9 @@ impl Groups {
     pub(super) fn expire(&self, cx: &mut GroupCx<'_, '_>) {
         let (now_ms, retention_ms) = (cx.now().wall_ms, cx.settings().offsets_retention_ms);
         let mut records = cx.records().splittable();
-        for (id, group) in &self.groups {
-            if self.expire_group(id, now_ms, retention_ms, &mut records) && group.is_empty() {
-                records.remove(&group_key(id));
+        for id in self.groups.keys().chain(self.consumers.keys()) {
+            if self.expire_group(id, now_ms, retention_ms, &mut records) && self.is_group_empty(id) == Some(true) {
+                self.remove_group(id, &mut records);
             }
         }
         if !records.is_empty() {
@@ -31,11 +33,12 @@ impl Groups {
     /// Adds tombstones for a group's old offsets; true when none is left.
     fn expire_group(&self, id: &str, now_ms: i64, retention_ms: i64, records: &mut Records) -> bool {
         let Some(topics) = self.offsets.of_group(id) else { return !self.offsets.has_open_transaction(id) };
-        let Some(group) = self.groups.get(id) else { return false };
-        let Some(kept_since) = group.offsets_kept_since() else { return false };
+        // Those of a consumer group age from their commit on, unless it reads their topic.
+        let kept_since = self.groups.get(id).map_or(Some(None), ClassicGroup::offsets_kept_since);
+        let Some(kept_since) = kept_since else { return false };
         let mut all = true;
         for (topic, partitions) in topics {
-            let subscribed = group.is_subscribed_to(topic);
+            let subscribed = self.is_subscribed(id, topic);
             for (partition, committed) in partitions {
                 let since = kept_since.unwrap_or(committed.commit_timestamp);
                 let expired = !subscribed
@@ -48,6 +51,26 @@ impl Groups {
             }
         }
         all && !self.offsets.has_open_transaction(id)
+    }
+
+    /// Whether a group has no members; `None` when it does not exist.
+    pub(super) fn is_group_empty(&self, id: &str) -> Option<bool> {
+        let classic = self.groups.get(id).map(ClassicGroup::is_empty);
+        classic.or_else(|| self.consumers.get(id).map(ConsumerGroup::is_empty))
+    }
+
+    /// Whether a group reads a topic.
+    pub(super) fn is_subscribed(&self, id: &str, topic: &str) -> bool {
+        self.groups.get(id).is_some_and(|group| group.is_subscribed_to(topic))
+            || self.consumers.get(id).is_some_and(|group| group.is_subscribed_to(topic))
+    }
+
+    /// Adds the tombstones of a group without members.
+    pub(super) fn remove_group(&self, id: &str, records: &mut Records) {
+        match self.consumers.get(id) {
+            Some(group) => Writing { group: id, records }.remove_group(group),
+            None => records.remove(&group_key(id)),
+        }
     }
 
     pub(super) fn topics_deleted(&self, ticket: Ticket, topics: DeletedTopics<'_>, cx: &mut GroupCx<'_, '_>) {

@@ -9,8 +9,10 @@ use super::{GroupCx, Groups};
 use crate::engine::Ticket;
 
 /// What one group has committed: topics in the order asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchedGroup {
+    /// Why nothing is told: the member that asks is none, or of another epoch.
+    pub error: ErrorCode,
     /// Name and partitions of each topic.
     pub topics: Vec<(String, Vec<FetchedOffset>)>,
 }
@@ -55,6 +57,11 @@ impl Groups {
         cx: &mut GroupCx<'_, '_>,
     ) {
         let id = &*group.group_id;
+        let checked =
+            self.consumers.get(id).map(|known| known.may_fetch(group.member_id.as_deref(), group.member_epoch));
+        if let Some(Err(error)) = checked {
+            return cx.reply(ticket, Reply::Fetch(FetchedGroup { error, topics: Vec::new() }));
+        }
         let fetched = |topic: &str, partition: i32| {
             if require_stable && self.offsets.is_pending(id, topic, partition) {
                 return FetchedOffset::none(partition, ErrorCode::UNSTABLE_OFFSET_COMMIT);
@@ -82,6 +89,6 @@ impl Groups {
                 })
                 .collect(),
         };
-        cx.reply_when_committed(ticket, Reply::Fetch(FetchedGroup { topics }));
+        cx.reply_when_committed(ticket, Reply::Fetch(FetchedGroup { error: ErrorCode::NONE, topics }));
     }
 }

@@ -7,6 +7,7 @@ use milena_protocol::messages::JoinGroupRequest;
 
 use super::api::{GroupSettings, Join, Reply};
 use super::classic::{ClassicGroup, Member, Protocols, State, refused_join, refused_sync};
+use super::consumer::ConsumerGroup;
 use super::{After, GroupCx, Groups, Timer, identity, stamp};
 use crate::engine::Ticket;
 
@@ -45,13 +46,21 @@ impl Groups {
             group.handle_join(ticket, join, cx);
             return;
         }
+        let is_of_others = self.consumers.get(&*join.request.group_id).is_some_and(|group| !group.is_empty());
+        if is_of_others {
+            return cx.reply(ticket, Reply::Join(refused_join(member, ErrorCode::INCONSISTENT_GROUP_PROTOCOL)));
+        }
         if !member.is_empty() {
             return cx.reply(ticket, Reply::Join(refused_join(member, ErrorCode::UNKNOWN_MEMBER_ID)));
         }
         let id: Arc<str> = Arc::from(&*join.request.group_id);
         let mut group = ClassicGroup::new(Arc::clone(&id), stamp(cx.now()));
-        // The record is of the group as it comes into being, before anybody has joined.
         let mut records = cx.records();
+        if self.consumers.get(&id).is_some_and(ConsumerGroup::is_empty) {
+            self.remove_group(&id, &mut records);
+            self.consumers.remove(&id);
+        }
+        // The record is of the group as it comes into being, before anybody has joined.
         group.put(|_| &[], &mut records);
         group.handle_join(ticket, join, cx);
         self.groups.insert(Arc::clone(&id), group);

@@ -1,8 +1,13 @@
 //! Scenarios of groups over a log in memory and a clock that stands still until it is moved.
 
 mod classic;
+mod consumers;
 mod offsets;
 mod rebalances;
+mod simulation;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use milena_protocol::messages::join_group_request::JoinGroupRequestProtocol;
 use milena_protocol::messages::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
@@ -13,12 +18,55 @@ use milena_protocol::messages::{
 };
 use milena_protocol::{ErrorCode, Uuid};
 
+use super::consumer::{Metadata, TopicInfo};
 use super::fetch::FetchedOffset;
 use super::{GroupSettings, Groups, Join, Reply, Request};
 use crate::engine::Ticket;
 use crate::test_log::{Bench, TestLog};
 
 type Group = Bench<Groups>;
+
+/// Topics by name, with a number for an id and how many partitions they have.
+#[derive(Debug, Clone, Default)]
+struct Cluster {
+    version: i64,
+    topics: BTreeMap<String, (u8, usize)>,
+}
+
+impl Cluster {
+    fn of(version: i64, topics: &[(&str, u8, usize)]) -> Arc<Self> {
+        let topics = topics.iter().map(|(name, id, partitions)| ((*name).to_owned(), (*id, *partitions))).collect();
+        Arc::new(Self { version, topics })
+    }
+}
+
+impl Metadata for Cluster {
+    fn version(&self) -> i64 {
+        self.version
+    }
+
+    fn topic(&self, name: &str) -> Option<TopicInfo> {
+        let (id, partitions) = self.topics.get(name)?;
+        Some(TopicInfo { id: Uuid::from_bytes([*id; 16]), racks: vec![Vec::new(); *partitions] })
+    }
+
+    fn name(&self, id: Uuid) -> Option<String> {
+        self.topics.iter().find(|(_, (known, _))| id == Uuid::from_bytes([*known; 16])).map(|(name, _)| name.clone())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.topics.keys().cloned().collect()
+    }
+
+    fn group_config(&self, _: &str, name: &str) -> i64 {
+        match name {
+            "consumer.session.timeout.ms" => 45_000,
+            "consumer.heartbeat.interval.ms" => 5_000,
+            "consumer.assignment.interval.ms" => 1_000,
+            other => panic!("{other}"),
+        }
+    }
+}
 
 fn settings() -> GroupSettings {
     GroupSettings {
@@ -29,6 +77,9 @@ fn settings() -> GroupSettings {
         offset_metadata_max_bytes: 8,
         offsets_retention_ms: 1_000_000,
         offsets_retention_check_interval_ms: 600_000,
+        consumer_max_size: 3,
+        consumer_assignors: ["uniform", "range"].map(str::to_owned).to_vec(),
+        metadata: Arc::new(Cluster::default()),
     }
 }
 

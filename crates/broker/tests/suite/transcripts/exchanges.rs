@@ -50,6 +50,10 @@ pub fn of(api: &str, stage: &Stage<'_>) -> Vec<Exchange> {
         "JoinGroup" => join_group(),
         "SyncGroup" => by_strangers(json!({"protocolType": "consumer", "protocolName": "range"})),
         "Heartbeat" => by_strangers(json!({})),
+        "ConsumerGroupHeartbeat" => consumer_group_heartbeat(),
+        "ConsumerGroupDescribe" => {
+            vec![("a group that does not exist and one without a name", json!({"groupIds": ["missing", ""]}))]
+        }
         "LeaveGroup" => vec![(
             "a member that does not exist",
             json!({"groupId": GROUP, "memberId": "m", "members": [{"memberId": "m"}, {"memberId": "", "groupInstanceId": "i"}]}),
@@ -347,4 +351,21 @@ fn by_strangers(mut body: Value) -> Vec<Exchange> {
         body.clone()
     };
     vec![("of a group that does not exist", ask("g")), ("without a group", ask(""))]
+}
+
+fn consumer_group_heartbeat() -> Vec<Exchange> {
+    let ask = |group: &str, epoch: i32, names: Value| {
+        json!({
+            "groupId": group, "memberId": "m", "memberEpoch": epoch, "rebalanceTimeoutMs": 10000,
+            "subscribedTopicNames": names, "topicPartitions": [],
+        })
+    };
+    vec![
+        ("a member of a group that does not exist", ask("missing", 1, Value::Null)),
+        ("without a group", ask("", 0, json!(["t"]))),
+        ("without a subscription", ask("c", 0, Value::Null)),
+        ("an epoch that means nothing", ask("c", -3, json!(["t"]))),
+        ("a member that joins", ask("c", 0, json!(["t"]))),
+        ("a member that leaves", ask("c", -1, json!(["t"]))),
+    ]
 }

@@ -1,0 +1,94 @@
+//! ConsumerGroupDescribe, and what ListGroups shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use milena_protocol::ErrorCode;
+use milena_protocol::Str;
+use milena_protocol::messages::consumer_group_describe_response::{
+    Assignment, DescribedGroup, Member as Described, TopicPartitions,
+};
+use milena_protocol::messages::list_groups_response::ListedGroup;
+
+use super::assign::Partitions;
+use super::member::Member;
+use super::{ConsumerGroup, Metadata};
+use crate::engine::Ticket;
+use crate::group::api::Reply;
+use crate::group::{GroupCx, Groups};
+
+/// Type of consumer groups, and protocol type of their members.
+pub(in crate::group) const CONSUMER: &str = "consumer";
+/// A member that speaks the consumer protocol.
+const CONSUMER_MEMBER: i8 = 1;
+
+impl Groups {
+    pub(in crate::group) fn describe_consumers(&self, ticket: Ticket, ids: &[Str<'_>], cx: &mut GroupCx<'_, '_>) {
+        let metadata = &cx.settings().metadata;
+        let described = ids.iter().map(|id| match self.consumers.get(&**id) {
+            Some(group) => group.describe(id, &**metadata),
+            None => DescribedGroup {
+                error_code: ErrorCode::GROUP_ID_NOT_FOUND.0,
+                error_message: Some(format!("Group {id} not found.").into()),
+                group_id: id.to_string().into(),
+                ..Default::default()
+            },
+        });
+        let described = described.collect();
+        cx.reply_when_committed(ticket, Reply::DescribeConsumers(described));
+    }
+}
+
+impl ConsumerGroup {
+    /// As ListGroups shows it.
+    pub(in crate::group) fn listed(&self, id: &str) -> ListedGroup<'static> {
+        ListedGroup {
+            group_id: id.to_owned().into(),
+            protocol_type: CONSUMER.into(),
+            group_state: self.state().into(),
+            group_type: CONSUMER.into(),
+        }
+    }
+
+    fn describe(&self, id: &str, metadata: &dyn Metadata) -> DescribedGroup<'static> {
+        DescribedGroup {
+            group_id: id.to_owned().into(),
+            group_state: self.state().into(),
+            group_epoch: self.epoch,
+            assignment_epoch: self.target_epoch,
+            assignor_name: Self::assignor(self.members.values()).to_owned().into(),
+            members: self.members.values().map(|member| self.described(member, metadata)).collect(),
+            ..Default::default()
+        }
+    }
+
+    fn described(&self, member: &Member, metadata: &dyn Metadata) -> Described<'static> {
+        let partitions = |owned: &BTreeMap<i32, i32>| owned.keys().copied().collect::<BTreeSet<_>>();
+        let assigned = member.assigned.iter().map(|(topic, owned)| (*topic, partitions(owned))).collect();
+        let none = Partitions::new();
+        Described {
+            member_id: member.id.to_string().into(),
+            instance_id: member.instance.clone().map(Into::into),
+            rack_id: member.rack.clone().map(Into::into),
+            member_epoch: member.epoch,
+            client_id: member.client_id.clone().into(),
+            client_host: member.client_host.clone().into(),
+            subscribed_topic_names: member.names.iter().map(|name| name.clone().into()).collect(),
+            subscribed_topic_regex: Some(member.regex.clone().into()),
+            assignment: named(&assigned, metadata),
+            target_assignment: named(self.targets.get(&member.id).unwrap_or(&none), metadata),
+            member_type: CONSUMER_MEMBER,
+        }
+    }
+}
+
+/// Partitions with the names of their topics, as far as these exist.
+fn named(partitions: &Partitions, metadata: &dyn Metadata) -> Assignment<'static> {
+    let topic = |(id, partitions): (&milena_protocol::Uuid, &BTreeSet<i32>)| {
+        Some(TopicPartitions {
+            topic_id: *id,
+            topic_name: metadata.name(*id)?.into(),
+            partitions: partitions.iter().copied().collect::<Vec<_>>().into(),
+        })
+    };
+    Assignment { topic_partitions: partitions.iter().filter_map(topic).collect() }
+}

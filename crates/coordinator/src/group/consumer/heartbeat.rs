@@ -1,0 +1,384 @@
+//! ConsumerGroupHeartbeat: a member joins, asks for other topics, and follows its assignment.
+//!
+//! What a heartbeat changes is worked out on a copy of the member and written as records; the group changes when they are
+//! replayed, and the member is answered when they are committed.
+
+use std::sync::Arc;
+
+use milena_protocol::messages::consumer_group_heartbeat_request::{
+    ConsumerGroupHeartbeatRequest, TopicPartitions as OwnedPartitions,
+};
+use milena_protocol::messages::consumer_group_heartbeat_response::{
+    Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions,
+};
+use milena_protocol::{ErrorCode, Str};
+
+use super::assign::Partitions;
+use super::member::{Member, MemberState, Owned};
+use super::{ConsumerGroup, Metadata, Writing, regex, start_session};
+use crate::engine::Ticket;
+use crate::group::api::{ConsumerHeartbeat, Reply};
+use crate::group::expire::group_key;
+use crate::group::{After, GroupCx, Groups, Timer};
+use crate::records::Records;
+
+/// Epoch of a member that joins.
+const JOIN: i32 = 0;
+/// Epoch of a member that leaves.
+pub(super) const LEAVE: i32 = -1;
+/// Epoch of a static member that will come back.
+pub(super) const LEAVE_FOR_NOW: i32 = -2;
+
+/// Why a heartbeat is refused, in a code and in words.
+pub(super) type Refusal = (ErrorCode, String);
+
+/// An answer that waits for its records.
+#[derive(Debug)]
+pub struct Beat {
+    pub(super) ticket: Ticket,
+    pub(super) response: ConsumerGroupHeartbeatResponse<'static>,
+    /// A group with expressions to look up then.
+    pub(super) resolve: Option<Arc<str>>,
+}
+
+impl Groups {
+    pub(in crate::group) fn consumer_heartbeat(
+        &mut self,
+        ticket: Ticket,
+        heartbeat: &ConsumerHeartbeat<'_>,
+        cx: &mut GroupCx<'_, '_>,
+    ) {
+        let request = &heartbeat.request;
+        let mut records = cx.records();
+        let outcome = check(heartbeat, cx).and_then(|()| match request.member_epoch {
+            LEAVE | LEAVE_FOR_NOW => self.consumer_leaves(request, &mut records, cx),
+            _ => self.consumer_beats(heartbeat, &mut records, cx),
+        });
+        let (response, resolve) = match outcome {
+            Ok(outcome) => outcome,
+            Err((error, message)) => {
+                let response = refused(error, message);
+                return cx.reply(ticket, Reply::ConsumerHeartbeat(response));
+            }
+        };
+        let beat = Beat { ticket, response, resolve };
+        if records.is_empty() {
+            self.beaten(beat, Ok(()), cx);
+        } else {
+            cx.write(records, After::Beat(beat));
+        }
+    }
+
+    /// The records of a heartbeat are committed, or are not.
+    pub(in crate::group) fn beaten(&mut self, beat: Beat, outcome: Result<(), ErrorCode>, cx: &mut GroupCx<'_, '_>) {
+        match outcome {
+            Ok(()) => {
+                cx.reply(beat.ticket, Reply::ConsumerHeartbeat(beat.response));
+                if let Some(group) = beat.resolve {
+                    self.resolve(&group, cx);
+                }
+            }
+            Err(error) => cx.reply(beat.ticket, Reply::ConsumerHeartbeat(refused(error, String::new()))),
+        }
+    }
+
+    /// The group that a member joins or is in. A classic one without members makes way for it.
+    fn joined_group(&mut self, id: &str, joins: bool, records: &mut Records) -> Result<ConsumerGroup, Refusal> {
+        if self.consumers.contains_key(id) || !joins {
+            let not_found = || (ErrorCode::GROUP_ID_NOT_FOUND, format!("Consumer group {id} not found."));
+            return self.consumers.get(id).map(|_| ConsumerGroup::new()).ok_or_else(not_found);
+        }
+        match self.groups.get(id) {
+            Some(classic) if !classic.is_empty() => {
+                Err((ErrorCode::GROUP_ID_NOT_FOUND, format!("Group {id} is not a consumer group.")))
+            }
+            Some(classic) if classic.is_recorded() => {
+                records.remove(&group_key(id));
+                Ok(ConsumerGroup::new())
+            }
+            _ => Ok(ConsumerGroup::new()),
+        }
+    }
+
+    fn consumer_beats(
+        &mut self,
+        heartbeat: &ConsumerHeartbeat<'_>,
+        records: &mut Records,
+        cx: &mut GroupCx<'_, '_>,
+    ) -> Result<Outcome, Refusal> {
+        let request = &heartbeat.request;
+        let id: Arc<str> = Arc::from(&*request.group_id);
+        let new = self.joined_group(&id, request.member_epoch == JOIN, records)?;
+        let member_id: Arc<str> = match &*request.member_id {
+            "" => cx.random_id().to_string().into(),
+            known => known.into(),
+        };
+        let metadata = Arc::clone(&cx.settings().metadata);
+        let now_ms = cx.now().wall_ms;
+        let group = self.consumers.get(&id).unwrap_or(&new);
+        let writing = Writing { group: &id, records };
+        let mut step = Step { group, metadata: &*metadata, epoch: group.epoch, gone: None, writing };
+        let before = step.member(&member_id, request, cx.settings().consumer_max_size)?;
+        let wanting = wanting(&before, heartbeat);
+        step.subscribe(&before, &wanting)?;
+        let after = step.reconcile(&wanting, now_ms, request.topic_partitions.as_deref());
+        let bumped = step.epoch != group.epoch;
+        let resolve = regex::is_due(group, &after, &*metadata, now_ms).then(|| Arc::clone(&id));
+        if let Some(group) = self.consumers.get_mut(&id).filter(|_| !bumped) {
+            group.compared_version = Some(metadata.version());
+        }
+        start_session(&id, &member_id, cx);
+        let timer = Timer::Revocation { group: Arc::clone(&id), member: member_id };
+        if after.state != MemberState::UnrevokedPartitions {
+            cx.cancel_timer(&timer);
+        } else if after != wanting {
+            cx.set_timer(timer, after.rebalance_timeout_ms.into());
+        }
+        let response = ConsumerGroupHeartbeatResponse {
+            member_id: Some(after.id.to_string().into()),
+            member_epoch: after.epoch,
+            heartbeat_interval_ms: i32::try_from(metadata.group_config(&id, "consumer.heartbeat.interval.ms"))
+                .unwrap_or(i32::MAX),
+            assignment: (says_all(request) || after.assigned != before.assigned).then(|| assignment(&after.assigned)),
+            ..Default::default()
+        };
+        Ok((response, resolve))
+    }
+}
+
+/// An answer, and the group with expressions to look up after it.
+type Outcome = (ConsumerGroupHeartbeatResponse<'static>, Option<Arc<str>>);
+
+/// One heartbeat's way through a group.
+struct Step<'s> {
+    group: &'s ConsumerGroup,
+    metadata: &'s dyn Metadata,
+    /// The group's epoch, as the heartbeat leaves it.
+    epoch: i32,
+    /// The member whose place a static member takes.
+    gone: Option<Arc<str>>,
+    writing: Writing<'s>,
+}
+
+impl Step<'_> {
+    /// The member that a heartbeat is of, as it was until now.
+    fn member(
+        &mut self,
+        id: &Arc<str>,
+        request: &ConsumerGroupHeartbeatRequest<'_>,
+        most: usize,
+    ) -> Result<Member, Refusal> {
+        let known = self.group.members.get(id);
+        if known.is_none() && self.group.members.len() >= most {
+            let full = format!("The consumer group has reached its maximum capacity of {most} members.");
+            return Err((ErrorCode::GROUP_MAX_SIZE_REACHED, full));
+        }
+        let Some(instance) = request.instance_id.as_deref() else {
+            let member = match known {
+                Some(known) => known.clone(),
+                None if request.member_epoch == JOIN => Member::new(Arc::clone(id)),
+                None => return Err(unknown_member(id, &self.writing)),
+            };
+            check_epoch(&member, request)?;
+            return Ok(member);
+        };
+        let named = self.group.static_members.get(instance).and_then(|id| self.group.members.get(id));
+        if request.member_epoch != JOIN {
+            let member = is_static_member(named, id, instance)?;
+            check_epoch(member, request)?;
+            return Ok(member.clone());
+        }
+        let Some(old) = named else { return Ok(known.cloned().unwrap_or_else(|| Member::new(Arc::clone(id)))) };
+        if old.epoch != LEAVE_FOR_NOW {
+            let held = format!(
+                "Static member {id} with instance id {instance} cannot join the group because the instance id is owned \
+                 by {} member.",
+                old.id
+            );
+            return Err((ErrorCode::UNRELEASED_INSTANCE_ID, held));
+        }
+        let new = Member { id: Arc::clone(id), epoch: 0, previous_epoch: 0, ..old.clone() };
+        self.writing.remove_member(&old.id);
+        self.writing.member(&new);
+        self.writing.target(id, self.group.targets.get(&old.id).unwrap_or(&Partitions::new()));
+        self.writing.current(&new);
+        self.gone = Some(Arc::clone(&old.id)).filter(|old| old != id);
+        Ok(new)
+    }
+
+    /// Writes what the member asks for, where that has changed, and begins a new epoch of the group where it changes what
+    /// is to be assigned, or the topics have changed.
+    fn subscribe(&mut self, before: &Member, after: &Member) -> Result<(), Refusal> {
+        let is_new = !self.group.members.contains_key(&before.id) && self.gone.is_none();
+        if is_new || before != after {
+            self.writing.member(after);
+        }
+        let expression_changed = before.regex != after.regex;
+        if expression_changed && !after.regex.is_empty() {
+            regex::check(&after.regex).map_err(|message| (ErrorCode::INVALID_REGULAR_EXPRESSION, message))?;
+        }
+        let known_expression = self.group.regexes.contains_key(&after.regex) || after.regex.is_empty();
+        let gone = self.gone.as_slice();
+        let wants = |member| ConsumerGroup::assignor(self.group.members_with(member, gone));
+        let mut bumps = before.names != after.names
+            || (expression_changed && known_expression && !(is_new && after.regex.is_empty()))
+            || wants(None) != wants(Some(after));
+        if bumps || self.group.compared_version != Some(self.metadata.version()) {
+            let hash = self.group.hash_of(self.group.members_with(Some(after), gone), self.metadata);
+            bumps |= hash != self.group.metadata_hash;
+            if bumps {
+                self.epoch = self.group.epoch + 1;
+                self.writing.epoch(self.epoch, hash);
+            }
+        }
+        Ok(())
+    }
+
+    /// The member after its next step; assigns first, if that is due.
+    fn reconcile(&mut self, member: &Member, now_ms: i64, owned: Option<&[OwnedPartitions<'_>]>) -> Member {
+        let group = self.group;
+        let id = self.gone.as_ref().unwrap_or(&member.id);
+        let (mut target_epoch, mut target) = (group.target_epoch, group.targets.get(id).cloned().unwrap_or_default());
+        let interval_ms = self.metadata.group_config(self.writing.group, "consumer.assignment.interval.ms");
+        let is_due = group.target_timestamp == 0 || interval_ms == 0 || now_ms >= group.target_timestamp + interval_ms;
+        if self.epoch > target_epoch && is_due {
+            let mut targets = group.assign(member, self.gone.as_slice(), self.metadata);
+            for (id, target) in &targets {
+                if group.targets.get(id) != Some(target) {
+                    self.writing.target(id, target);
+                }
+            }
+            self.writing.target_epoch(self.epoch, now_ms);
+            (target_epoch, target) = (self.epoch, targets.remove(&member.id).unwrap_or_default());
+        }
+        let is_free = |topic, partition| {
+            let owner = group.owners.get(&(topic, partition));
+            owner.is_none_or(|owner| *owner == member.id || self.gone.as_ref() == Some(owner))
+        };
+        let after = member.reconciled(target_epoch, &target, is_free, owned);
+        if after != *member {
+            self.writing.current(&after);
+        }
+        after
+    }
+}
+
+/// The member with what its heartbeat asks for.
+fn wanting(before: &Member, heartbeat: &ConsumerHeartbeat<'_>) -> Member {
+    let request = &heartbeat.request;
+    let mut after = before.clone();
+    let text = |text: &Option<Str<'_>>| text.as_deref().map(str::to_owned);
+    if let Some(names) = &request.subscribed_topic_names {
+        after.names = names.iter().map(ToString::to_string).collect();
+    }
+    if let Some(regex) = text(&request.subscribed_topic_regex) {
+        after.regex = regex;
+    }
+    if request.rebalance_timeout_ms != -1 {
+        after.rebalance_timeout_ms = request.rebalance_timeout_ms;
+    }
+    after.instance = text(&request.instance_id).or(after.instance);
+    after.rack = text(&request.rack_id).or(after.rack);
+    after.assignor = text(&request.server_assignor).or(after.assignor);
+    heartbeat.client_id.clone_into(&mut after.client_id);
+    heartbeat.client_host.clone_into(&mut after.client_host);
+    after
+}
+
+/// Whether a heartbeat says everything that the coordinator may have lost: then it is told everything, too.
+fn says_all(request: &ConsumerGroupHeartbeatRequest<'_>) -> bool {
+    let subscribes = request.subscribed_topic_names.is_some() || request.subscribed_topic_regex.is_some();
+    request.member_epoch == JOIN
+        || (request.rebalance_timeout_ms != -1 && subscribes && request.topic_partitions.is_some())
+}
+
+/// Checks what a heartbeat says about itself, in Kafka's order.
+fn check(heartbeat: &ConsumerHeartbeat<'_>, cx: &GroupCx<'_, '_>) -> Result<(), Refusal> {
+    let request = &heartbeat.request;
+    let invalid = |message: &str| Err((ErrorCode::INVALID_REQUEST, message.to_owned()));
+    let is_blank = |text: &Option<Str<'_>>| text.as_deref().is_some_and(|text| text.trim().is_empty());
+    if heartbeat.requires_member_id && request.member_id.trim().is_empty() {
+        return invalid("MemberId can't be empty.");
+    }
+    if request.group_id.trim().is_empty() {
+        return invalid("GroupId can't be empty.");
+    }
+    if is_blank(&request.instance_id) {
+        return invalid("InstanceId can't be empty.");
+    }
+    if is_blank(&request.rack_id) {
+        return invalid("RackId can't be empty.");
+    }
+    match request.member_epoch {
+        JOIN if request.rebalance_timeout_ms == -1 => {
+            return invalid("RebalanceTimeoutMs must be provided in first request.");
+        }
+        JOIN if request.topic_partitions.as_ref().is_none_or(|owned| !owned.is_empty()) => {
+            return invalid("TopicPartitions must be empty when (re-)joining.");
+        }
+        JOIN if request.subscribed_topic_names.is_none() && request.subscribed_topic_regex.is_none() => {
+            return invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.");
+        }
+        JOIN => {}
+        LEAVE_FOR_NOW.. if request.member_id.trim().is_empty() => return invalid("MemberId can't be empty."),
+        LEAVE_FOR_NOW if request.instance_id.is_none() => return invalid("InstanceId can't be null."),
+        LEAVE_FOR_NOW.. => {}
+        _ => return invalid("MemberEpoch is invalid."),
+    }
+    let known = &cx.settings().consumer_assignors;
+    match request.server_assignor.as_deref() {
+        Some(name) if !known.iter().any(|known| known == name) => {
+            let known = known.join(", ");
+            let message = format!("ServerAssignor {name} is not supported. Supported assignors: {known}.");
+            Err((ErrorCode::UNSUPPORTED_ASSIGNOR, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A member may be one epoch behind when it has not got the last answer, and owns nothing that is not its own.
+fn check_epoch(member: &Member, request: &ConsumerGroupHeartbeatRequest<'_>) -> Result<(), Refusal> {
+    let owned = request.topic_partitions.as_deref();
+    let received = request.member_epoch;
+    let lost = received < member.epoch && received == member.previous_epoch && member.has_all(owned);
+    let knows = member.state != MemberState::Unknown || owned.is_some_and(<[_]>::is_empty);
+    if received == JOIN || (knows && (received == member.epoch || lost)) {
+        return Ok(());
+    }
+    let message = format!(
+        "The consumer group member has another member epoch ({received}) than the one known by the group coordinator \
+         ({}). The member must abandon all its partitions and rejoin.",
+        member.epoch
+    );
+    Err((ErrorCode::FENCED_MEMBER_EPOCH, message))
+}
+
+/// The static member of this name, if `id` is it.
+pub(super) fn is_static_member<'m>(named: Option<&'m Member>, id: &str, instance: &str) -> Result<&'m Member, Refusal> {
+    match named {
+        None => Err((ErrorCode::UNKNOWN_MEMBER_ID, format!("Instance id {instance} is unknown."))),
+        Some(member) if *member.id != *id => {
+            let message = format!("Static member {id} with instance id {instance} was fenced by member {}.", member.id);
+            Err((ErrorCode::FENCED_INSTANCE_ID, message))
+        }
+        Some(member) => Ok(member),
+    }
+}
+
+fn unknown_member(id: &str, writing: &Writing<'_>) -> Refusal {
+    (ErrorCode::UNKNOWN_MEMBER_ID, format!("Member {id} is not a member of group {}.", writing.group))
+}
+
+fn assignment(assigned: &Owned) -> Assignment<'static> {
+    let topic = |(topic_id, partitions): (&_, &std::collections::BTreeMap<i32, i32>)| TopicPartitions {
+        topic_id: *topic_id,
+        partitions: partitions.keys().copied().collect::<Vec<_>>().into(),
+    };
+    Assignment { topic_partitions: assigned.iter().map(topic).collect() }
+}
+
+/// The answer to a heartbeat that is refused.
+fn refused(error: ErrorCode, message: String) -> ConsumerGroupHeartbeatResponse<'static> {
+    let error_message = Some(message).filter(|message| !message.is_empty()).map(Into::into);
+    ConsumerGroupHeartbeatResponse { error_code: error.0, error_message, ..Default::default() }
+}
