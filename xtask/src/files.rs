@@ -7,6 +7,7 @@ mod compacted;
 mod damage;
 mod dump;
 mod hops;
+mod tools;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -26,7 +27,7 @@ const PARTITIONS: i32 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     server: crate::target::Target,
-    /// Only these parts, with commas between them: left, dump, hops, compacted
+    /// Only these parts, with commas between them: left, dump, hops, compacted, tools
     #[arg(long)]
     only: Option<String>,
 }
@@ -34,7 +35,8 @@ pub(crate) struct Args {
 /// A part of the step: compares, and gives the number of comparisons.
 type Part = fn(&Options, &Path) -> Result<usize>;
 
-const PARTS: [(&str, Part); 4] = [("left", left), ("dump", dumps), ("hops", hops), ("compacted", compacted::compare)];
+const PARTS: [(&str, Part); 5] =
+    [("left", left), ("dump", dumps), ("hops", hops), ("compacted", compacted::compare), ("tools", tools::compare)];
 
 /// Runs the check and says how much it covered.
 pub(crate) fn run(args: &Args) -> Result<()> {

@@ -45,27 +45,27 @@ pub(super) fn ran(command: &mut Command) -> Result<Ran> {
     })
 }
 
-/// Apache Kafka's dump tool, ready for many runs.
-pub(super) struct DumpTool {
+/// Apache Kafka's tools, ready for many runs.
+pub(super) struct Tools {
     child: Child,
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
-impl DumpTool {
+impl Tools {
     /// Starts the JVM.
-    pub(super) fn start(libs: &Path) -> Result<DumpTool> {
+    pub(super) fn start(libs: &Path) -> Result<Tools> {
         let mut command = java(libs);
-        command.arg(program("Dump.java")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(program("Tools.java")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("java cannot be run")?;
         let questions = child.stdin.take().context("no standard input")?;
         let answers = BufReader::new(child.stdout.take().context("no standard output")?);
-        Ok(DumpTool { child, questions, answers })
+        Ok(Tools { child, questions, answers })
     }
 
-    /// One run.
-    pub(super) fn run(&mut self, args: &[String]) -> Result<Ran> {
-        writeln!(self.questions, "{}", args.join("\t"))?;
+    /// One run of a tool of the package `org.apache.kafka.tools`, with a file for its standard input or none.
+    pub(super) fn run(&mut self, tool: &str, input: &str, args: &[String]) -> Result<Ran> {
+        writeln!(self.questions, "org.apache.kafka.tools.{tool}\t{input}\t{}", args.join("\t"))?;
         self.questions.flush()?;
         let code = self.number()?;
         let (out, err) = (self.number()?, self.number()?);
@@ -85,7 +85,7 @@ impl DumpTool {
     }
 }
 
-impl Drop for DumpTool {
+impl Drop for Tools {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -13,7 +13,7 @@ use milena_testkit::batch::Stored;
 use milena_testkit::server::{Kind, Options};
 use serde_json::{Value, json};
 
-use super::clients::DumpTool;
+use super::clients::Tools;
 use input::{Input, TOPICS, Topic};
 
 /// How long a cleaning may take.
@@ -150,7 +150,7 @@ fn clean(kind: &Kind, dir: &Path) -> Result<()> {
 
 /// Kafka's tool finds nothing wrong with any file.
 fn read_by_kafka(libs: &Path, dir: &Path) -> Result<usize> {
-    let mut tool = DumpTool::start(libs)?;
+    let mut tool = Tools::start(libs)?;
     let mut checked = 0;
     for topic in TOPICS {
         for (suffix, flag) in [
@@ -166,7 +166,7 @@ fn read_by_kafka(libs: &Path, dir: &Path) -> Result<usize> {
             if text.is_empty() {
                 continue;
             }
-            let ran = tool.run(&["--files".to_owned(), text.join(","), flag.to_owned()])?;
+            let ran = tool.run("DumpLogSegments", "", &["--files".to_owned(), text.join(","), flag.to_owned()])?;
             let is_usual = |line: &str| line.is_empty() || FOUND.iter().any(|found| line.contains(found));
             if ran.code != 0 || !ran.err.lines().all(is_usual) {
                 bail!("Kafka's tool on {text:?}: {}", ran.err);

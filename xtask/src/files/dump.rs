@@ -12,7 +12,7 @@ use milena_testkit::cache;
 use milena_testkit::server::{Kind, Options};
 use serde_json::Value;
 
-use super::clients::{self, DumpTool, Ran};
+use super::clients::{self, Ran, Tools};
 
 /// Damages tried on each kind of file in one round.
 const DAMAGES: u64 = 60;
@@ -51,13 +51,13 @@ pub(super) fn compare(milena: &Path, libs: &Path) -> Result<usize> {
 /// Both tools.
 pub(super) struct Both<'m> {
     milena: &'m Path,
-    kafka: DumpTool,
+    kafka: Tools,
     compared: usize,
 }
 
 impl<'m> Both<'m> {
     pub(super) fn start(milena: &'m Path, libs: &Path) -> Result<Self> {
-        Ok(Self { milena, kafka: DumpTool::start(libs)?, compared: 0 })
+        Ok(Self { milena, kafka: Tools::start(libs)?, compared: 0 })
     }
 
     /// Number of comparisons.
@@ -70,7 +70,7 @@ impl<'m> Both<'m> {
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let mut args = vec!["--files".to_owned(), names.join(",")];
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        let theirs = self.kafka.run(&args)?;
+        let theirs = self.kafka.run("DumpLogSegments", "", &args)?;
         let ours = clients::ran(Command::new(self.milena).args(["log", "dump"]).args(&args))?;
         self.compared += 1;
         judge(&theirs, &ours).with_context(|| format!("milena log dump {}", args.join(" ")))?;
