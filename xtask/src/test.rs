@@ -2,6 +2,7 @@
 //! package clients; what cannot be had is skipped with the reason, and with `CI=true` a skip is a failure.
 
 mod steps;
+mod syscalls;
 
 use std::time::Instant;
 
@@ -45,6 +46,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", run: steps::clippy },
     Step { name: "build", run: steps::build },
     Step { name: "tests", run: steps::tests },
+    Step { name: "syscalls", run: steps::syscalls },
     Step { name: "cases", run: steps::cases },
     Step { name: "requests", run: steps::requests },
     Step { name: "oracle", run: steps::oracle },

@@ -194,3 +194,11 @@ pub(super) fn files() -> Result<Outcome> {
     let checked = on_disk::check(milena()?, &libs, None)?;
     Ok(Outcome::passed(checked))
 }
+
+/// What a request costs in system calls.
+pub(super) fn syscalls() -> Result<Outcome> {
+    match tools::need("strace", "strace") {
+        Ok(()) => super::syscalls::check(milena()?),
+        Err(why) => Ok(skipped(format!("{why:#}"))),
+    }
+}
