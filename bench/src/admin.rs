@@ -106,6 +106,27 @@ impl Admin {
         messages::check_code(reader.i16()?, "DeleteTopics")
     }
 
+    /// Commits offsets of a group, waiting while the server loads its coordinator; gives the request that did.
+    pub(crate) fn commit(&mut self, group: &str, topic: &Topic) -> Result<Vec<u8>> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let reply = self.call(messages::find_coordinator(group))?;
+            let mut code = messages::read_find_coordinator(self.open(&reply)?)?;
+            let commit = messages::offset_commit(group, topic);
+            if code == 0 {
+                let reply = self.call(commit.clone())?;
+                code = messages::read_offset_commit(self.open(&reply)?)?;
+            }
+            if code == 0 {
+                return Ok(commit);
+            }
+            if Instant::now() > until {
+                bail!("committing offsets of {group}: the server answers error code {code}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Gets an idempotent producer's id and epoch, waiting while the server loads its coordinator.
     pub(crate) fn producer_id(&mut self) -> Result<Identity> {
         let until = Instant::now() + PATIENCE;

@@ -25,6 +25,8 @@ const COUNT_AT: usize = 57;
 pub(crate) enum Codec {
     /// Uncompressed.
     None,
+    /// Gzip, level 6.
+    Gzip,
     /// Snappy in the framing of xerial's Java library.
     Snappy,
     /// LZ4 frame of independent 64 KiB blocks.
@@ -38,6 +40,7 @@ impl Codec {
     fn attribute(self) -> i16 {
         match self {
             Codec::None => 0,
+            Codec::Gzip => 1,
             Codec::Snappy => 2,
             Codec::Lz4 => 3,
             Codec::Zstd => 4,
@@ -47,6 +50,11 @@ impl Codec {
     fn compress(self, plain: Vec<u8>) -> Result<Vec<u8>> {
         Ok(match self {
             Codec::None => plain,
+            Codec::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+                encoder.write_all(&plain)?;
+                encoder.finish()?
+            }
             Codec::Snappy => {
                 let mut out = b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01".to_vec();
                 for block in plain.chunks(32 << 10) {

@@ -157,9 +157,27 @@ pub(crate) struct TopicArgs {
     /// Its partitions.
     #[arg(long, default_value_t = 12)]
     pub partitions: u32,
+    /// How many of them are produced to; all without it.
+    #[arg(long)]
+    pub active: Option<u32>,
+    /// A setting of the topic as `key=value`; may be repeated.
+    #[arg(long, value_parser = setting)]
+    pub config: Vec<(String, String)>,
     /// Keep it after the run.
     #[arg(long)]
     pub keep: bool,
+}
+
+impl TopicArgs {
+    /// How many partitions are produced to.
+    pub(crate) fn active(&self) -> u32 {
+        self.active.map_or(self.partitions, |active| active.min(self.partitions))
+    }
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("not key=value")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// What is produced.
@@ -278,4 +296,8 @@ pub(crate) enum Call {
     Metadata,
     /// ApiVersions.
     ApiVersions,
+    /// A whole short connection: connect, ApiVersions, Metadata of one topic, close. It counts as one request.
+    Connection,
+    /// OffsetCommit of all partitions of one topic; each connection has a group of its own.
+    OffsetCommit,
 }

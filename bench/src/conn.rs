@@ -29,6 +29,11 @@ impl Conn {
         Ok(Self { stream, out: Vec::new(), out_sent: 0, inbox: Vec::new(), start: 0, end: 0 })
     }
 
+    /// Another connection to the same server.
+    pub(crate) fn again(&self) -> Result<Self> {
+        Self::connect(self.stream.peer_addr()?)
+    }
+
     /// The socket.
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream

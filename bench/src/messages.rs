@@ -1,7 +1,8 @@
 //! The requests that a run sends and the replies that it reads, written out by hand.
 //!
 //! Only flexible versions are used: Produce 9 (topic names) or 13 (topic ids), Fetch 12 or 13,
-//! Metadata 12, CreateTopics 7, DeleteTopics 6, InitProducerId 4, ApiVersions 3.
+//! Metadata 12, CreateTopics 7, DeleteTopics 6, InitProducerId 4, ApiVersions 3,
+//! FindCoordinator 4, OffsetCommit 8.
 
 use anyhow::{Result, bail, ensure};
 
@@ -13,6 +14,8 @@ pub(crate) mod api {
     pub(crate) const PRODUCE: i16 = 0;
     pub(crate) const FETCH: i16 = 1;
     pub(crate) const METADATA: i16 = 3;
+    pub(crate) const OFFSET_COMMIT: i16 = 8;
+    pub(crate) const FIND_COORDINATOR: i16 = 10;
     pub(crate) const API_VERSIONS: i16 = 18;
     pub(crate) const CREATE_TOPICS: i16 = 19;
     pub(crate) const DELETE_TOPICS: i16 = 20;
@@ -211,6 +214,66 @@ fn read_metadata_topic(reader: &mut Reader<'_>) -> Result<(Topic, u32)> {
     reader.i32()?; // authorized operations
     reader.skip_tags()?;
     Ok((Topic { name, id, partitions }, led))
+}
+
+/// FindCoordinator 4 of one group.
+pub(crate) fn find_coordinator(group: &str) -> Vec<u8> {
+    frame(api::FIND_COORDINATOR, 4, |out| {
+        out.i8(0); // a group
+        out.compact_len(1);
+        out.compact_str(group);
+        out.no_tags();
+    })
+}
+
+/// Reads the error code of a FindCoordinator 4 reply for one group.
+pub(crate) fn read_find_coordinator(mut reader: Reader<'_>) -> Result<i16> {
+    reader.i32()?; // throttle, ms
+    ensure!(reader.compact_len()? == Some(1), "FindCoordinator answers for another number of groups");
+    reader.compact_str()?;
+    reader.i32()?; // node
+    reader.compact_bytes()?; // host
+    reader.i32()?; // port
+    reader.i16()
+}
+
+/// OffsetCommit 8 of a group without members: offset 1 of each partition.
+pub(crate) fn offset_commit(group: &str, topic: &Topic) -> Vec<u8> {
+    frame(api::OFFSET_COMMIT, 8, |out| {
+        out.compact_str(group);
+        out.i32(-1); // generation
+        out.compact_str(""); // member
+        out.compact_null(); // group instance
+        out.compact_len(1);
+        out.compact_str(&topic.name);
+        out.compact_len(topic.partitions as usize);
+        for partition in 0..topic.partitions {
+            out.i32(partition as i32);
+            out.i64(1);
+            out.i32(-1); // leader epoch
+            out.compact_null(); // metadata
+            out.no_tags();
+        }
+        out.no_tags();
+        out.no_tags();
+    })
+}
+
+/// Reads an OffsetCommit 8 reply: the first error code other than zero, or zero.
+pub(crate) fn read_offset_commit(mut reader: Reader<'_>) -> Result<i16> {
+    reader.i32()?; // throttle, ms
+    let mut worst = 0;
+    for _ in 0..reader.compact_len()?.unwrap_or(0) {
+        reader.compact_str()?;
+        for _ in 0..reader.compact_len()?.unwrap_or(0) {
+            reader.i32()?;
+            let code = reader.i16()?;
+            worst = if worst == 0 { code } else { worst };
+            reader.skip_tags()?;
+        }
+        reader.skip_tags()?;
+    }
+    Ok(worst)
 }
 
 /// InitProducerId 4 of an idempotent, not transactional, producer.

@@ -21,6 +21,11 @@ pub(crate) trait Role {
     /// Requests that await their reply.
     fn in_flight(&self) -> usize;
 
+    /// Whether the connection is to be closed now, and another one begun in its place.
+    fn ends_connection(&mut self) -> bool {
+        false
+    }
+
     /// Whether the connection is one of so many that it should keep no buffer between replies.
     fn is_frugal(&self) -> bool {
         false
@@ -130,6 +135,11 @@ impl Reactor {
             conn.receive(|reply| role.reply(now, reply, world))?;
             if role.is_frugal() {
                 conn.shrink();
+            }
+            if role.ends_connection() && !world.stopping {
+                *conn = conn.again()?;
+                let data = epoll::EventData::new_u64(at as u64);
+                epoll::add(&self.epoll, conn.stream(), data, epoll::EventFlags::IN)?;
             }
         }
         self.pump(at, now, world)

@@ -35,16 +35,17 @@ pub(crate) fn produce(
     let mut admin = Admin::connect(target.addr)?;
     let versions = admin.versions(target.names)?;
     let name = topic_args.topic.clone().unwrap_or_else(|| own_name("load"));
-    let topic = admin.create_topic(&name, topic_args.partitions, &[])?;
+    let settings: Vec<_> = topic_args.config.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+    let topic = admin.create_topic(&name, topic_args.partitions, &settings)?;
     admin.wait_until_led(versions.fetch, &topic)?;
 
     let spec = load.batch_spec();
     let records = batch::build(&spec, 1)?.records;
-    let one_writer = load.connections <= topic.partitions;
+    let one_writer = load.connections <= topic_args.active();
     let keep_times = one_writer && company.is_some_and(|(company, _)| company.fanout > 0);
     let ledgers = (0..topic.partitions).map(|_| Ledger::new(records, one_writer, keep_times)).collect();
     let mut run = Run::new(target, window, ledgers)?;
-    add_producers(&mut run, &mut admin, versions, &topic, load)?;
+    add_producers(&mut run, &mut admin, versions, (&topic, topic_args.active()), load)?;
     let mut idle_topic = None;
     if let Some((company, fetch)) = company {
         add_company(&mut run, &mut admin, versions, &topic, company, fetch)?;
@@ -89,16 +90,19 @@ pub(crate) fn call(
     connections: u32,
     depth: usize,
 ) -> Result<Value> {
-    if api == Call::Metadata {
-        Admin::connect(target.addr)?.create_topic(name, partitions, &[])?;
-    }
+    let mut admin = Admin::connect(target.addr)?;
+    let topic = if api == Call::ApiVersions { None } else { Some(admin.create_topic(name, partitions, &[])?) };
     let mut run = Run::new(target, window, Vec::new())?;
-    for _ in 0..connections {
-        let frame = match api {
-            Call::Metadata => messages::metadata(&[name]),
-            Call::ApiVersions => messages::api_versions(),
-        };
-        run.add(Caller::new(frame, depth))?;
+    for at in 0..connections {
+        run.add(match api {
+            Call::Metadata => Caller::new(messages::metadata(&[name]), depth),
+            Call::ApiVersions => Caller::new(messages::api_versions(), depth),
+            Call::OffsetCommit => {
+                let topic = topic.as_ref().context("offsets are those of a topic")?;
+                Caller::new(admin.commit(&format!("kbench-{at}"), topic)?, depth).checked(messages::read_offset_commit)
+            }
+            Call::Connection => Caller::anew(vec![messages::api_versions(), messages::metadata(&[name])]),
+        })?;
     }
     let measured = run.measure()?;
     Ok(report::call(target, &run.world.stats, &measured))
@@ -182,12 +186,19 @@ fn share(at: u32, members: u32, partitions: u32) -> Vec<u32> {
     if members <= partitions { (at..partitions).step_by(members as usize).collect() } else { vec![at % partitions] }
 }
 
-fn add_producers(run: &mut Run<'_>, admin: &mut Admin, versions: Versions, topic: &Topic, load: &Load) -> Result<()> {
-    let distinct = DISTINCT_BATCHES.min(u64::from(topic.partitions));
+/// Adds the producers for the first `active` partitions of a topic.
+fn add_producers(
+    run: &mut Run<'_>,
+    admin: &mut Admin,
+    versions: Versions,
+    (topic, active): (&Topic, u32),
+    load: &Load,
+) -> Result<()> {
+    let distinct = DISTINCT_BATCHES.min(u64::from(active));
     let batches: Vec<_> = (0..distinct).map(|seed| batch::build(&load.batch_spec(), seed)).collect::<Result<_>>()?;
     let records = batches[0].records;
     for at in 0..load.connections {
-        let partitions = share(at, load.connections, topic.partitions);
+        let partitions = share(at, load.connections, active);
         let frames: Vec<_> = partitions
             .chunks(load.spread.max(1))
             .map(|chunk| {
@@ -327,6 +338,7 @@ mod tests {
             "produce --connections 16 --partitions 5 --depth 8 --records 1 --record-bytes 100",
             "produce --partitions 300 --spread 100 --records 1 --rate 20000",
             "produce --record-bytes 600000 --codec zstd",
+            "produce --codec gzip --partitions 50 --active 2 --config compression.type=zstd",
         ] {
             assert!(against_floor(line)["records"].as_u64().unwrap() > 0, "{line}");
         }
@@ -334,9 +346,12 @@ mod tests {
 
     #[test]
     fn a_log_is_read_back_whole() {
-        let report = against_floor("produce --topic t --keep; fetch --topic t --check-crc --consumers 3");
+        let report =
+            against_floor("produce --topic t --keep; fetch --topic t --check-crc --consumers 3 --max-bytes 100000");
         assert!(report["records"].as_u64().unwrap() > 0);
-        let report = against_floor("produce --topic t --keep --names; mix --cold-topic t --cold-readers 2 --check-crc");
+        let report = against_floor(
+            "produce --topic t --keep --names; mix --cold-topic t --cold-readers 2 --check-crc --max-bytes 100000",
+        );
         assert!(report["cold"]["records"].as_u64().unwrap() > 0);
     }
 
@@ -350,7 +365,11 @@ mod tests {
 
     #[test]
     fn small_requests_are_answered() {
-        for line in ["call --api metadata --connections 3 --depth 4", "call --api api-versions"] {
+        for line in [
+            "call --api metadata --connections 3 --depth 4",
+            "call --api api-versions",
+            "call --api connection --connections 2",
+        ] {
             assert!(against_floor(line)["requests"].as_u64().unwrap() > 0);
         }
     }
