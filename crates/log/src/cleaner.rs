@@ -212,7 +212,6 @@ impl Cleaner {
             (log.sizes_below(task.end)?, std::sync::Arc::clone(log.config()))
         };
         let first = segments.partition_point(|segment| segment.base_offset <= task.first_dirty).saturating_sub(1);
-        let dirty_from = segments.get(first).map_or(task.first_dirty, |segment| segment.base_offset);
         let keys = u64::try_from(task.end.saturating_sub(task.first_dirty)).unwrap_or(0);
         let mut round = Round {
             log,
@@ -220,7 +219,7 @@ impl Cleaner {
             host,
             version,
             map: OffsetMap::new(self.config.map_bytes, self.config.load_factor, keys),
-            transactions: Transactions::new(log.lock().aborted_between(dirty_from, task.end)?),
+            transactions: Transactions::new(log.lock().aborted_between(task.first_dirty, task.end)?),
             stats: Stats::default(),
         };
         self.chunk = vec![0; self.config.buffer_bytes.max(LEAST_BUFFER)];
@@ -234,7 +233,9 @@ impl Cleaner {
         }
         let reached = segments.partition_point(|segment| segment.base_offset < end);
         let from = segments.first().map_or(end, |segment| segment.base_offset);
-        round.transactions = Transactions::new(log.lock().aborted_between(from, end)?);
+        // The map may end inside of a segment, which is written to its end all the same.
+        let to = segments.get(reached).map_or(task.end, |segment| segment.base_offset);
+        round.transactions = Transactions::new(log.lock().aborted_between(from, to)?);
         for group in group(&segments[..reached], config.segment_bytes, config.segment_index_bytes, task.end) {
             self.clean_group(&mut round, group)?;
         }

@@ -3,26 +3,36 @@
 
 mod common;
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use common::{dir, disk, index_entries, names, open, read_from};
-use milena_io::{Disk, Rng, SimDisk, SimRng};
+use milena_io::{Disk, FileExt, Rng, SimDisk, SimRng};
 use milena_log::{
-    CleanError, CleanTask, Cleaned, Cleaner, CleanerConfig, CleaningLimits, Host, Log, LogConfig, ProducerState,
+    CleanError, CleanTask, Cleaned, Cleaner, CleanerConfig, CleaningLimits, Host, Log, LogConfig, Marker, ProducerState,
 };
-use milena_records::{Batch, BatchBuilder, Compression, Compressor, Decompressor, batches};
+use milena_records::{Batch, BatchBuilder, Compression, Compressor, Decompressor, EndTransaction, batches};
 use parking_lot::Mutex;
 
 /// How long new seeds are begun.
 const BUDGET: Duration = Duration::from_secs(5);
 const RETENTION_MS: i64 = 1000;
+/// Producers that are only idempotent have the ids from 0 on, those with transactions the ids behind them.
+const IDEMPOTENT: i64 = 3;
+const TRANSACTIONAL: i64 = 3;
 const CONFIG: CleanerConfig =
     CleanerConfig { map_bytes: 1 << 20, load_factor: 0.9, buffer_bytes: 4096, decompressed_bytes: 1 << 20 };
 
 fn config() -> LogConfig {
-    LogConfig { segment_bytes: 3000, index_interval_bytes: 300, compact: true, ..LogConfig::default() }
+    LogConfig {
+        segment_bytes: 3000,
+        index_interval_bytes: 300,
+        compact: true,
+        transaction_verification: false,
+        ..LogConfig::default()
+    }
 }
 
 type Header = (Vec<u8>, Option<Vec<u8>>);
@@ -38,25 +48,43 @@ struct Seen {
     batch: i64,
 }
 
-fn seen(bytes: &[u8]) -> Vec<Seen> {
-    let mut decompressor = Decompressor::new(1 << 20);
-    let mut all = Vec::new();
-    for batch in batches(bytes) {
-        let batch = batch.unwrap();
-        batch.verify_crc().unwrap();
-        for record in batch.records(&mut decompressor).unwrap() {
-            let record = record.unwrap();
-            all.push(Seen {
-                offset: record.offset(&batch),
-                timestamp: record.timestamp(&batch),
-                key: record.key.map(<[u8]>::to_vec),
-                value: record.value.map(<[u8]>::to_vec),
-                headers: record.headers.iter().map(|it| (it.key.to_vec(), it.value.map(<[u8]>::to_vec))).collect(),
-                batch: batch.base_offset(),
-            });
+/// The records that a consumer sees which reads only what is committed.
+fn seen(log: &Log) -> Vec<Seen> {
+    let (mut all, mut offset, end) = (Vec::new(), log.log_start_offset(), log.log_end_offset());
+    while let Some(slice) = log.read(offset, 700, i64::MAX, true).unwrap() {
+        let mut bytes = vec![0; slice.len];
+        slice.file.read_exact_at(&mut bytes, slice.position).unwrap();
+        let mut ahead = log.aborted_transactions(offset, &slice, end).unwrap();
+        ahead.sort_by_key(|aborted| Reverse(aborted.first_offset));
+        let mut aborting = HashSet::new();
+        for batch in batches(&bytes).map_while(Result::ok) {
+            batch.verify_crc().unwrap();
+            while let Some(begun) = ahead.pop_if(|aborted| aborted.first_offset <= batch.last_offset()) {
+                aborting.insert(begun.producer_id);
+            }
+            if batch.is_control() {
+                aborting.remove(&batch.producer_id());
+            } else if !(batch.is_transactional() && aborting.contains(&batch.producer_id())) {
+                seen_of(&batch, &mut all);
+            }
+            offset = batch.next_offset();
         }
     }
     all
+}
+
+fn seen_of(batch: &Batch<'_>, all: &mut Vec<Seen>) {
+    for record in batch.records(&mut Decompressor::new(1 << 20)).unwrap() {
+        let record = record.unwrap();
+        all.push(Seen {
+            offset: record.offset(batch),
+            timestamp: record.timestamp(batch),
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.map(<[u8]>::to_vec),
+            headers: record.headers.iter().map(|it| (it.key.to_vec(), it.value.map(<[u8]>::to_vec))).collect(),
+            batch: batch.base_offset(),
+        });
+    }
 }
 
 /// A batch of 1 to 6 records with few keys, some of them tombstones, some with headers.
@@ -80,22 +108,38 @@ fn random_batch(rng: &mut SimRng, clock: &mut i64) -> Vec<u8> {
     bytes
 }
 
-/// Appends batches, some of idempotent producers; rolls now and then.
+/// Appends batches, some of idempotent producers and some in transactions, which are all ended at the end; rolls now and then.
 fn fill(log: &mut Log, rng: &mut SimRng, batches: u64, sequences: &mut HashMap<i64, i32>) {
-    let mut clock = 10_000;
+    let (mut clock, mut open) = (10_000, BTreeSet::new());
     for _ in 0..batches {
         let mut bytes = random_batch(rng, &mut clock);
-        if rng.below(3) == 0 {
-            let producer_id = rng.below(4) as i64;
+        let producer_id = rng.below(16) as i64;
+        if producer_id < IDEMPOTENT + TRANSACTIONAL {
             let sequence = sequences.entry(producer_id).or_default();
             bytes = common::sent_by(producer_id, 0, *sequence, bytes);
             *sequence += Batch::parse(&bytes).unwrap().count();
         }
+        if (IDEMPOTENT..IDEMPOTENT + TRANSACTIONAL).contains(&producer_id) {
+            bytes = common::transactional(bytes);
+            open.insert(producer_id);
+        }
         log.append(&mut [&mut bytes], 3, 0).unwrap();
+        if rng.below(4) == 0
+            && let Some(producer_id) = open.pop_first()
+        {
+            end_transaction(log, rng, producer_id);
+        }
         if rng.below(9) == 0 {
             log.roll(0).unwrap();
         }
     }
+    open.into_iter().for_each(|producer_id| end_transaction(log, rng, producer_id));
+}
+
+fn end_transaction(log: &mut Log, rng: &mut SimRng, producer_id: i64) {
+    let end = EndTransaction { committed: rng.below(2) == 0, coordinator_epoch: 3 };
+    let marker = Marker { producer_id, producer_epoch: 0, end, transaction_version: 1, log_append_time: false };
+    log.append_marker(&marker, 3, 10_000).unwrap().unwrap();
 }
 
 fn random_log(disk: &SimDisk, rng: &mut SimRng) -> Log {
@@ -228,13 +272,13 @@ fn the_last_value_of_each_key_stays_and_tombstones_stay_until_their_horizon() {
         let log = Mutex::new(random_log(&disk, &mut rng));
         let (mut model, mut cleaned_to, mut now_ms) = (Model::default(), 0, 1_000_000);
         for round in 0..4 {
-            let before = seen(&content(&log));
+            let before = seen(&log.lock());
             let end = log.lock().segment_base_offsets().last().unwrap();
             let expected = model.clean(&before, end, now_ms);
             let cleaned = clean(&disk, &log, cleaned_to, now_ms).unwrap();
             assert_eq!(cleaned.end, end.max(cleaned_to));
             let after = content(&log);
-            assert_eq!(seen(&after), expected, "seed {seed}, round {round}");
+            assert_eq!(seen(&log.lock()), expected, "seed {seed}, round {round}");
             for batch in batches(&after).map(Result::unwrap).filter(|batch| batch.last_offset() < end) {
                 let horizon = model.horizons.get(&batch.base_offset()).copied();
                 assert!(batch.delete_horizon() == horizon || horizon.is_none() || batch.count() == 0, "seed {seed}");
@@ -277,7 +321,7 @@ fn a_map_that_is_too_small_for_all_cleans_what_it_reaches_and_goes_on_there() {
     for seed in 0..60 {
         let (disk, mut rng) = (disk(seed), SimRng::new(seed));
         let log = Mutex::new(random_log(&disk, &mut rng));
-        let before = seen(&content(&log));
+        let before = seen(&log.lock());
         let end = log.lock().segment_base_offsets().last().unwrap();
         let expected = Model::default().clean(&before, end, 0);
         let (mut cleaned_to, mut rounds) = (0, 0);
@@ -286,7 +330,7 @@ fn a_map_that_is_too_small_for_all_cleans_what_it_reaches_and_goes_on_there() {
             assert!(cleaned.end > cleaned_to && cleaned.end <= end);
             (cleaned_to, rounds) = (cleaned.end, rounds + 1);
         }
-        assert_eq!(seen(&content(&log)), expected, "seed {seed}, {rounds} rounds");
+        assert_eq!(seen(&log.lock()), expected, "seed {seed}, {rounds} rounds");
     }
     let one = CleanerConfig { map_bytes: 24, ..CONFIG };
     let (disk, mut rng) = (disk(1), SimRng::new(1));
@@ -311,7 +355,7 @@ fn a_cleaning_that_is_given_up_at_any_moment_leaves_a_log_that_can_be_cleaned() 
             let fresh = common::disk(seed);
             let other = Mutex::new(random_log(&fresh, &mut SimRng::new(seed)));
             clean(&fresh, &other, 0, 0).unwrap();
-            assert_eq!(content(&log), content(&other), "seed {seed}, patience {patience}");
+            assert_eq!(seen(&log.lock()), seen(&other.lock()), "seed {seed}, patience {patience}");
             if !given_up {
                 break;
             }
@@ -366,7 +410,7 @@ fn a_damaged_batch_is_not_given_a_new_checksum() {
 fn crash(seed: u64, at: Option<u64>, power_loss: bool) -> u64 {
     let (disk, mut rng) = (disk(seed.wrapping_add(at.unwrap_or(0) << 8)), SimRng::new(seed));
     let log = Mutex::new(random_log(&disk, &mut rng));
-    let before = seen(&content(&log));
+    let before = seen(&log.lock());
     let (known, end, recovery_point, active) = {
         let log = log.lock();
         let active = log.segment_base_offsets().last().unwrap();
@@ -392,19 +436,19 @@ fn crash(seed: u64, at: Option<u64>, power_loss: bool) -> u64 {
     assert!(!left.iter().any(|name| temporary.iter().any(|suffix| name.ends_with(suffix))), "{left:?}");
     verify(&disk, &log);
     let log = Mutex::new(log);
-    let after = seen(&content(&log));
+    let after = seen(&log.lock());
     let last = Model::default().clean(&before, active, 0);
     assert!(after.iter().all(|record| before.contains(record)), "seed {seed}: nothing is there that was not there");
     assert!(last.iter().all(|record| after.contains(record)), "seed {seed}: the last of each key is there");
     clean(&disk, &log, 0, 0).unwrap();
-    assert_eq!(seen(&content(&log)), last, "seed {seed}: what the crash interrupted is done again");
+    assert_eq!(seen(&log.lock()), last, "seed {seed}: what the crash interrupted is done again");
     let mut log = log.into_inner();
     log.close().unwrap();
     verify(&disk, &log);
     drop(log);
     disk.restart();
     let (log, _) = open(&disk, &config(), true, end);
-    assert_eq!(seen(&read_from(&log, 0, 700)), last);
+    assert_eq!(seen(&log), last);
     steps
 }
 
@@ -418,7 +462,7 @@ fn whatever_step_a_crash_comes_at_the_last_of_each_key_is_there_and_nothing_temp
         return;
     }
     let (begun, mut seed, mut crashes) = (Instant::now(), 0, 0);
-    while crashes < 500 || (begun.elapsed() < BUDGET && seed < 100) {
+    while crashes < 300 || (begun.elapsed() < BUDGET && seed < 100) {
         for at in 1..=crash(seed, None, true) {
             for power_loss in [true, false] {
                 let caught = std::panic::catch_unwind(|| crash(seed, Some(at), power_loss));
