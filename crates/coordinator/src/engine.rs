@@ -65,6 +65,8 @@ pub trait Engine: Sized {
     type Timer: Ord + Clone;
     /// What it does when a write has an outcome.
     type After;
+    /// What it wants done that is neither a write nor an answer.
+    type Effect;
 
     /// Takes a record. Types that are not known are left alone.
     ///
@@ -130,6 +132,12 @@ impl<E: Engine> Cx<'_, '_, E> {
     /// Answers when everything that was written before is committed.
     pub fn reply_when_committed(&mut self, ticket: Ticket, reply: E::Reply) {
         self.outbox.wait(Then::Reply(ticket, reply));
+    }
+
+    /// Wants something done. What it rests on is to be committed: effects are for [`settle`](Engine::settle), timers, and what
+    /// was loaded.
+    pub fn effect(&mut self, effect: E::Effect) {
+        self.outbox.effects.push(effect);
     }
 
     /// Sets a timer, in place of the one with this name.

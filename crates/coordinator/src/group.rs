@@ -29,13 +29,15 @@ use std::sync::Arc;
 use milena_protocol::messages::{
     GroupMetadataKey, GroupMetadataValue, LegacyOffsetCommitKey, OffsetCommitKey, OffsetCommitValue,
 };
-use milena_protocol::{DecodeError, ErrorCode, Message, Reader};
+use milena_protocol::{DecodeError, ErrorCode};
 
 use crate::engine::{Cx, Engine, Now, Replayed, Ticket};
+use crate::records::{decode, versioned};
 
 pub use api::{ConsumerHeartbeat, DeletedTopics, GroupSettings, Join, ListFilter, Reply, Request};
 pub use classic::State;
 use classic::{ClassicGroup, Identity};
+use commit::Origin;
 use consumer::ConsumerGroup;
 pub use fetch::{FetchedGroup, FetchedOffset};
 pub use join::check_join;
@@ -189,6 +191,7 @@ impl Engine for Groups {
     type Reply = Reply;
     type Timer = Timer;
     type After = After;
+    type Effect = std::convert::Infallible;
 
     fn replay(&mut self, record: &Replayed<'_>) -> Result<(), DecodeError> {
         match record.kind {
@@ -220,7 +223,10 @@ impl Engine for Groups {
             Request::Leave(request) => self.leave(ticket, &request, cx),
             Request::ConsumerHeartbeat(heartbeat) => self.consumer_heartbeat(ticket, &heartbeat, cx),
             Request::DescribeConsumers(ids) => self.describe_consumers(ticket, ids, cx),
-            Request::Commit { request, version } => self.commit(ticket, &request, version, cx),
+            Request::Commit { request, version } => self.commit(ticket, &request, Origin::Client { version }, cx),
+            Request::CommitInTransaction { request, producer } => {
+                self.commit(ticket, &request, Origin::Transaction(producer), cx);
+            }
             Request::Fetch { group, require_stable } => self.fetch(ticket, &group, require_stable, cx),
             Request::DeleteOffsets(request) => self.delete_offsets(ticket, &request, cx),
             Request::List(filter) => self.list(ticket, &filter, cx),
@@ -255,19 +261,6 @@ impl Engine for Groups {
             (After::Left(ticket, response), outcome) => cx.reply(ticket, Reply::Leave(response.or_failed(outcome))),
         }
     }
-}
-
-/// A key or value of the version given.
-fn decode<'a, M: Message<'a>>(bytes: &'a [u8], version: i16) -> Result<M, DecodeError> {
-    M::decode(&mut Reader::new(bytes), version)
-}
-
-/// The version in front of a value, and what follows it.
-fn versioned(value: Option<&[u8]>) -> Result<Option<(i16, &[u8])>, DecodeError> {
-    let Some(value) = value else { return Ok(None) };
-    let mut reader = Reader::new(value);
-    let version = reader.i16()?;
-    Ok(Some((version, reader.rest())))
 }
 
 /// Whose member a request is, and in which generation.

@@ -10,6 +10,7 @@
 //! | `timers` | deadlines by name |
 //! | `partition` | which partition a key belongs to |
 //! | `group` | the state machine of `__consumer_offsets`: groups and their offsets |
+//! | `transaction` | the state machine of `__transaction_state`: transactional ids and their transactions |
 
 mod engine;
 pub mod group;
@@ -20,6 +21,7 @@ mod runtime;
 #[cfg(test)]
 mod test_log;
 mod timers;
+pub mod transaction;
 
 pub use engine::{Cx, Engine, Input, Now, Replayed, Ticket};
 pub use load::{LoadError, Loader};

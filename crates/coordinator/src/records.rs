@@ -1,6 +1,6 @@
 //! Records of one write: keys and values with the versions that stand before them, gathered into batches.
 
-use milena_protocol::{EncodeError, Message, Writer};
+use milena_protocol::{DecodeError, EncodeError, Message, Reader, Writer};
 use milena_records::{BatchBuilder, BuildError, Compressor};
 
 /// A key's version; no key of a coordinator's topic has another.
@@ -61,6 +61,13 @@ impl Records {
     #[must_use]
     pub fn transactional(mut self, producer_id: i64, producer_epoch: i16) -> Self {
         self.builder = self.builder.producer(producer_id, producer_epoch, 0).transactional(true);
+        self
+    }
+
+    /// The batches have no sequences.
+    #[must_use]
+    pub fn without_sequences(mut self) -> Self {
+        self.builder = self.builder.producer(-1, -1, -1);
         self
     }
 
@@ -137,6 +144,19 @@ impl Records {
         }
         self.error.map_or(Ok(self.full), Err)
     }
+}
+
+/// A key or value of the version given.
+pub(crate) fn decode<'a, M: Message<'a>>(bytes: &'a [u8], version: i16) -> Result<M, DecodeError> {
+    M::decode(&mut Reader::new(bytes), version)
+}
+
+/// The version in front of a value, and what follows it.
+pub(crate) fn versioned(value: Option<&[u8]>) -> Result<Option<(i16, &[u8])>, DecodeError> {
+    let Some(value) = value else { return Ok(None) };
+    let mut reader = Reader::new(value);
+    let version = reader.i16()?;
+    Ok(Some((version, reader.rest())))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Runs one engine: what it writes goes into the log in order, its answers leave when everything they rest on is
 //! committed, and its timers fire. Events come in by the methods that take an [`Input`]; after each of them the driver
-//! makes the writes ([`Runtime::next_write`], [`Runtime::written`]) and sends the answers ([`Runtime::take_replies`]).
+//! makes the writes ([`Runtime::next_write`], [`Runtime::written`]), does what is wanted ([`Runtime::take_effects`]) and sends
+//! the answers ([`Runtime::take_replies`]).
 
 use std::collections::VecDeque;
 
@@ -29,6 +30,7 @@ struct Write<E: Engine> {
 /// What an engine left to be done.
 pub(crate) struct Outbox<E: Engine> {
     pub(crate) replies: Vec<(Ticket, E::Reply)>,
+    pub(crate) effects: Vec<E::Effect>,
     writes: VecDeque<Write<E>>,
     /// Writes that could not be made into batches.
     failed: Vec<E::After>,
@@ -81,7 +83,7 @@ impl<E: Engine> Runtime<E> {
         let mut runtime = Self {
             engine,
             timers: Timers::default(),
-            outbox: Outbox { replies: Vec::new(), writes: VecDeque::new(), failed: Vec::new() },
+            outbox: Outbox { replies: Vec::new(), effects: Vec::new(), writes: VecDeque::new(), failed: Vec::new() },
             uncommitted: VecDeque::new(),
             end_offset,
             high_watermark: 0,
@@ -155,9 +157,20 @@ impl<E: Engine> Runtime<E> {
         self.settle(input);
     }
 
+    /// The marker of a producer's transaction, which others have written into the log, is there; the log ends behind it.
+    pub fn transaction_ended(&mut self, producer_id: i64, committed: bool, end_offset: i64) {
+        self.engine.replay_end_of_transaction(producer_id, committed);
+        self.end_offset = self.end_offset.max(end_offset);
+    }
+
     /// The answers that may leave.
     pub fn take_replies(&mut self) -> Vec<(Ticket, E::Reply)> {
         std::mem::take(&mut self.outbox.replies)
+    }
+
+    /// What the engine wants done.
+    pub fn take_effects(&mut self) -> Vec<E::Effect> {
+        std::mem::take(&mut self.outbox.effects)
     }
 
     fn event(&mut self, input: &mut Input<'_, E::Settings>, event: impl FnOnce(&mut E, &mut Cx<'_, '_, E>)) {

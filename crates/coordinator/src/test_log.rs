@@ -51,6 +51,8 @@ pub(crate) struct Bench<E: Engine> {
     pub(crate) runtime: Runtime<E>,
     pub(crate) settings: E::Settings,
     pub(crate) replies: BTreeMap<Ticket, E::Reply>,
+    /// What is to be done.
+    pub(crate) effects: Vec<E::Effect>,
     next_ticket: u64,
 }
 
@@ -76,7 +78,7 @@ impl<E: Engine + Default> Bench<E> {
         let mut rng = log.rng.fork();
         let mut random = |bytes: &mut [u8]| rng.fill(bytes);
         let runtime = loader.finish(&mut input!(settings, log, random));
-        let mut bench = Self { log, runtime, settings, replies: BTreeMap::new(), next_ticket: 0 };
+        let mut bench = Self { log, runtime, settings, replies: BTreeMap::new(), effects: Vec::new(), next_ticket: 0 };
         bench.log.commits = true;
         bench.drive();
         bench
@@ -143,5 +145,6 @@ impl<E: Engine + Default> Bench<E> {
             }
         }
         self.replies.extend(self.runtime.take_replies());
+        self.effects.extend(self.runtime.take_effects());
     }
 }

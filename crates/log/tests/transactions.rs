@@ -365,3 +365,19 @@ fn a_follower_takes_markers_from_its_leader_as_they_are() {
     let many = copy.open(&dir().join(format!("{:020}.log", 0)), milena_io::OpenMode::Read).unwrap();
     assert_eq!(many.read_all(1 << 20).unwrap(), bytes);
 }
+
+#[test]
+fn batches_of_a_coordinator_follow_each_other_without_sequences() {
+    let disk = disk(1);
+    let verifying = LogConfig { transaction_verification: true, ..config() };
+    let mut log = open(&disk, &verifying, true, 0).0;
+    let start = VerificationStart { producer_id: 7, epoch: 0, base_sequence: -1, epoch_bumps: true, now_ms: 1000 };
+    let guard = log.begin_verification(&start);
+    let unverified = log.append_as_coordinator(&mut in_transaction(7, 0, 0), None, 0, 1000).unwrap();
+    assert_eq!(unverified.unwritten, [(0, Unwritten::InvalidTransactionState)]);
+    for guard in [guard, None] {
+        let appended = log.append_as_coordinator(&mut in_transaction(7, 0, 0), guard, 0, 1000).unwrap();
+        assert!(appended.unwritten.is_empty(), "{appended:?}");
+    }
+    assert_eq!((log.log_end_offset(), stable(&mut log)), (2, 0));
+}

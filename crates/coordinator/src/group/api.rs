@@ -17,6 +17,7 @@ use milena_protocol::{ErrorCode, Str};
 
 use super::consumer::Metadata;
 use super::fetch::FetchedGroup;
+use crate::transaction::Producer;
 
 /// What groups take from the configuration.
 #[derive(Debug, Clone)]
@@ -105,6 +106,14 @@ pub enum Request<'r> {
         /// Its version.
         version: i16,
     },
+    /// TxnOffsetCommit, as an OffsetCommit: its offsets count when the producer's transaction is committed. Topics exist,
+    /// and have their names and ids.
+    CommitInTransaction {
+        /// The request.
+        request: OffsetCommitRequest<'r>,
+        /// Whose transaction.
+        producer: Producer,
+    },
     /// OffsetFetch of one group. Topics have their names.
     Fetch {
         /// The group.
@@ -139,7 +148,7 @@ pub enum Reply {
     ConsumerHeartbeat(ConsumerGroupHeartbeatResponse<'static>),
     /// To [`Request::DescribeConsumers`].
     DescribeConsumers(Vec<consumer_group_describe_response::DescribedGroup<'static>>),
-    /// To [`Request::Commit`], with names and ids of the topics.
+    /// To [`Request::Commit`] and [`Request::CommitInTransaction`], with names and ids of the topics.
     Commit(Vec<OffsetCommitResponseTopic<'static>>),
     /// To [`Request::Fetch`].
     Fetch(FetchedGroup),

@@ -238,6 +238,15 @@ impl ClassicGroup {
         }
     }
 
+    /// Whether a member may commit offsets in a transaction.
+    pub(super) fn may_commit_in_transaction(&self, who: Identity<'_>, generation: i32) -> Result<(), ErrorCode> {
+        if generation < 0 && self.is_empty() {
+            return Ok(());
+        }
+        self.check_member(who)?;
+        if generation == self.generation { Ok(()) } else { Err(ErrorCode::ILLEGAL_GENERATION) }
+    }
+
     /// Whether offsets may be deleted: those of consumers by topic, those of others when they are gone.
     pub(super) fn may_delete_offsets(&self) -> bool {
         self.is_empty() || self.is_of_consumers()

@@ -9,6 +9,7 @@ use super::api::Reply;
 use super::consumer::Member;
 use super::{After, GroupCx, Groups, State, identity};
 use crate::engine::Ticket;
+use crate::transaction::Producer;
 
 /// First version in which an unknown group is told as such.
 const FIRST_GROUP_ID_NOT_FOUND_VERSION: i16 = 9;
@@ -17,6 +18,18 @@ const OFFSET_COMMIT_VERSION: i16 = 4;
 const EXPIRING_OFFSET_COMMIT_VERSION: i16 = 1;
 /// The client does not say how long the offset is to be kept.
 const DEFAULT_RETENTION: i64 = -1;
+
+/// How a commit comes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Origin {
+    /// By an OffsetCommit of this version.
+    Client {
+        /// The version.
+        version: i16,
+    },
+    /// By a TxnOffsetCommit: it counts when the producer's transaction is committed.
+    Transaction(Producer),
+}
 
 /// The answer that a commit promises.
 #[derive(Debug)]
@@ -38,10 +51,10 @@ impl Groups {
         &mut self,
         ticket: Ticket,
         request: &OffsetCommitRequest<'_>,
-        version: i16,
+        origin: Origin,
         cx: &mut GroupCx<'_, '_>,
     ) {
-        let behind = match self.may_commit(request, version) {
+        let behind = match self.may_commit(request, origin) {
             Ok(behind) => behind,
             Err(error) => {
                 let topics = request.topics.iter().map(|topic| {
@@ -55,7 +68,8 @@ impl Groups {
         let is_stale = |topic: Uuid, partition: i32| {
             behind.as_ref().is_some_and(|member| !member.may_commit_in(epoch, topic, partition))
         };
-        if let Some(group) = self.group(&request.group_id)
+        if let Origin::Client { .. } = origin
+            && let Some(group) = self.group(&request.group_id)
             && matches!(group.state(), State::Stable | State::PreparingRebalance)
         {
             group.renew_session(&request.member_id, cx);
@@ -64,6 +78,9 @@ impl Groups {
         let now_ms = cx.now().wall_ms;
         let expires = (request.retention_time_ms != DEFAULT_RETENTION).then(|| now_ms + request.retention_time_ms);
         let mut records = cx.records();
+        if let Origin::Transaction(producer) = origin {
+            records = records.transactional(producer.id, producer.epoch);
+        }
         let mut response = Vec::with_capacity(request.topics.len());
         for topic in &request.topics {
             let mut partitions = Vec::with_capacity(topic.partitions.len());
@@ -102,20 +119,31 @@ impl Groups {
 
     /// Whether the member, or somebody who is none, may commit. Gives a member of a consumer group that speaks of an epoch
     /// which it has left: it may commit for partitions that it has had since then.
-    fn may_commit(&self, request: &OffsetCommitRequest<'_>, version: i16) -> Result<Option<Member>, ErrorCode> {
+    fn may_commit(&self, request: &OffsetCommitRequest<'_>, origin: Origin) -> Result<Option<Member>, ErrorCode> {
         let epoch = request.generation_id_or_member_epoch;
+        let who = identity(&request.member_id, request.group_instance_id.as_deref());
+        // Older clients name no member when they commit in a transaction.
+        let is_unnamed = epoch < 0 && who.member.is_empty() && who.instance.is_none();
+        let version = match origin {
+            Origin::Client { version } => version,
+            Origin::Transaction(_) => i16::MAX,
+        };
         if let Some(group) = self.consumers.get(&*request.group_id) {
-            return group.may_commit(&request.member_id, epoch, version);
+            return match origin {
+                Origin::Transaction(_) if is_unnamed => Ok(None),
+                _ => group.may_commit(&request.member_id, epoch, version),
+            };
         }
-        match self.groups.get(&*request.group_id) {
-            Some(group) => {
-                let who = identity(&request.member_id, request.group_instance_id.as_deref());
-                group.may_commit(who, epoch).map(|()| None)
-            }
+        match (self.groups.get(&*request.group_id), origin) {
+            (Some(_), Origin::Transaction(_)) if is_unnamed => Ok(None),
+            (Some(group), Origin::Transaction(_)) => group.may_commit_in_transaction(who, epoch).map(|()| None),
+            (Some(group), Origin::Client { .. }) => group.may_commit(who, epoch).map(|()| None),
             // A group comes into being with its offsets.
-            None if epoch < 0 => Ok(None),
-            None if version >= FIRST_GROUP_ID_NOT_FOUND_VERSION => Err(ErrorCode::GROUP_ID_NOT_FOUND),
-            None => Err(ErrorCode::ILLEGAL_GENERATION),
+            (None, _) if epoch < 0 => Ok(None),
+            (None, Origin::Client { .. }) if version >= FIRST_GROUP_ID_NOT_FOUND_VERSION => {
+                Err(ErrorCode::GROUP_ID_NOT_FOUND)
+            }
+            (None, _) => Err(ErrorCode::ILLEGAL_GENERATION),
         }
     }
 }

@@ -25,6 +25,7 @@ impl Engine for Counter {
     type Reply = Result<usize, ErrorCode>;
     type Timer = u8;
     type After = Ticket;
+    type Effect = std::convert::Infallible;
 
     fn replay(&mut self, _: &Replayed<'_>) -> Result<(), DecodeError> {
         self.replayed += 1;

@@ -16,6 +16,8 @@ use crate::segment::RESERVE_FROM;
 
 /// Space reserved behind the end: as much again as the segment has, within these bounds, bytes.
 const RESERVE: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
+/// Of a batch without sequences.
+const NO_SEQUENCE: i32 = -1;
 /// Positions in an index are 31 bits.
 const MAX_SEGMENT_BYTES: u64 = i32::MAX as u64;
 
@@ -28,6 +30,13 @@ pub struct Appended {
     pub last_offset: i64,
     /// The batches that were left out, by their place among those given, ascending; takes no memory when there are none.
     pub unwritten: Vec<(usize, Unwritten)>,
+}
+
+/// Who has made a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Client,
+    Coordinator,
 }
 
 /// What an append does to the last segment before anything is written.
@@ -91,6 +100,32 @@ impl Log {
         leader_epoch: i32,
         now_ms: i64,
     ) -> Result<Appended> {
+        self.append_from(Origin::Client, batches, guards, leader_epoch, now_ms)
+    }
+
+    /// As [`append_verified`](Self::append_verified), for a batch of a coordinator that lives in this broker. It has no
+    /// sequence of its own, even where it belongs to the transaction of a producer.
+    ///
+    /// # Errors
+    /// As `append`.
+    pub fn append_as_coordinator(
+        &mut self,
+        batch: &mut [u8],
+        guard: Option<VerificationGuard>,
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Appended> {
+        self.append_from(Origin::Coordinator, &mut [batch], &[guard], leader_epoch, now_ms)
+    }
+
+    fn append_from(
+        &mut self,
+        origin: Origin,
+        batches: &mut [&mut [u8]],
+        guards: &[Option<VerificationGuard>],
+        leader_epoch: i32,
+        now_ms: i64,
+    ) -> Result<Appended> {
         self.writable()?;
         let mut next = self.log_end_offset;
         let mut unwritten = Vec::new();
@@ -102,7 +137,7 @@ impl Log {
             batch.set_partition_leader_epoch(leader_epoch);
             let batch = batch.as_batch();
             let after = self.admissible(&batch, next)?;
-            match self.judge(&batch, guards.get(at).copied().flatten(), at < last) {
+            match self.judge(&batch, origin, guards.get(at).copied().flatten(), at < last) {
                 Ok(()) => next = after,
                 Err(why) => unwritten.push((at, why)),
             }
@@ -121,10 +156,14 @@ impl Log {
     fn judge(
         &mut self,
         batch: &Batch<'_>,
+        origin: Origin,
         guard: Option<VerificationGuard>,
         more: bool,
     ) -> std::result::Result<(), Unwritten> {
-        let Some(batch) = ProducerBatch::of(batch) else { return Ok(()) };
+        let Some(mut batch) = ProducerBatch::of(batch) else { return Ok(()) };
+        if origin == Origin::Coordinator {
+            batch.base_sequence = NO_SEQUENCE;
+        }
         self.producers.judge(&batch, self.config.transaction_verification, guard)?;
         if more {
             self.producers.admit(&batch);

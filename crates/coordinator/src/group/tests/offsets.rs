@@ -1,10 +1,11 @@
 use milena_protocol::messages::offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
 use milena_protocol::messages::{OffsetCommitKey, OffsetCommitValue, OffsetDeleteRequest};
 use milena_protocol::{Message, Reader};
-use milena_records::{BatchBuilder, ControlType, end_transaction_marker};
+use milena_records::{Batch, BatchBuilder, ControlType, end_transaction_marker};
 
 use super::*;
 use crate::records::Records;
+use crate::transaction::Producer;
 
 fn simple(offset: i64) -> OffsetCommitRequest<'static> {
     commit_request("", -1, "t", &[(0, offset, "md")])
@@ -161,6 +162,54 @@ fn offsets_of_a_transaction_count_from_its_commit_on() {
         let mut bench = bench.restart();
         assert_eq!((fetch(&mut bench, 0), fetch_all(&mut bench, true)[0].1[0].error), (after, ErrorCode::NONE));
     }
+}
+
+fn commit_in_transaction(bench: &mut Group, request: OffsetCommitRequest<'_>) -> Vec<ErrorCode> {
+    let producer = Producer { id: 9, epoch: 0 };
+    match bench.ask(Request::CommitInTransaction { request, producer }) {
+        Reply::Commit(topics) => {
+            topics.iter().flat_map(|topic| &topic.partitions).map(|partition| ErrorCode(partition.error_code)).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_commit_in_a_transaction_is_the_producers_batch_and_waits_for_its_marker() {
+    for (committed, after) in [(true, 8), (false, 5)] {
+        let mut bench = bench();
+        commit(&mut bench, simple(5), 8);
+        assert_eq!(commit_in_transaction(&mut bench, simple(8)), [ErrorCode::NONE]);
+        let batch = Batch::parse(bench.log.batches.last().unwrap()).unwrap();
+        let header = (batch.is_transactional(), batch.producer_id(), batch.producer_epoch(), batch.base_sequence());
+        assert_eq!(header, (true, 9, 0, 0));
+        assert_eq!(fetch(&mut bench, 0), 5);
+        assert_eq!(fetch_all(&mut bench, true)[0].1[0].error, ErrorCode::UNSTABLE_OFFSET_COMMIT);
+        let end = bench.log.end_offset() + 1;
+        bench.runtime.transaction_ended(9, committed, end);
+        let batch = marker(&bench.log, if committed { ControlType::Commit } else { ControlType::Abort });
+        bench.log.batches.push(batch);
+        bench.drive();
+        assert_eq!((fetch(&mut bench, 0), fetch_all(&mut bench, true)[0].1[0].error), (after, ErrorCode::NONE));
+    }
+}
+
+#[test]
+fn who_commits_in_a_transaction_is_a_member_or_names_none() {
+    let mut bench = bench();
+    let member = stable(&mut bench);
+    let mut ask = |member: &str, generation| {
+        commit_in_transaction(&mut bench, commit_request(member, generation, "t", &[(0, 1, "")]))[0]
+    };
+    assert_eq!(ask("", -1), ErrorCode::NONE);
+    assert_eq!(ask(&member, 1), ErrorCode::NONE);
+    assert_eq!(ask(&member, 2), ErrorCode::ILLEGAL_GENERATION);
+    assert_eq!(ask("stranger", 1), ErrorCode::UNKNOWN_MEMBER_ID);
+    let mut other = super::bench();
+    assert_eq!(
+        commit_in_transaction(&mut other, commit_request("m", 3, "t", &[(0, 1, "")])),
+        [ErrorCode::ILLEGAL_GENERATION]
+    );
 }
 
 #[test]
