@@ -8,25 +8,34 @@
 //! | `load` | reading a partition into an engine |
 //! | `alarm` | when the thread wakes |
 //! | `groups` | what groups take from the broker |
+//! | `transactions` | what transactions take from the broker, and the markers that they have written |
+//! | `verify` | whether a transaction may write to partitions |
 
 mod alarm;
 mod coordinator;
 mod groups;
 mod load;
 mod shard;
+mod transactions;
+mod verify;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use milena_coordinator::group::Groups;
+use milena_coordinator::transaction::Transactions;
 use milena_io::Clock;
+use milena_log::Unwritten;
 use milena_metadata::Image;
+use milena_protocol::ErrorCode;
 
 pub use coordinator::Coordinator;
 pub use shard::Answer;
+pub use transactions::MarkerWriter;
+pub use verify::{Begin, Support};
 
 use crate::ports::Live;
-use crate::replicas::Topics;
+use crate::replicas::{Replicas, Topics};
 use alarm::Alarm;
 
 /// What a coordinator does beside answering requests.
@@ -62,6 +71,8 @@ impl Shared {
 pub struct Coordinators {
     shared: Arc<Shared>,
     groups: Arc<Coordinator<Groups>>,
+    markers: Arc<MarkerWriter>,
+    transactions: Coordinator<Transactions>,
 }
 
 /// The running thread.
@@ -72,9 +83,22 @@ pub struct CoordinatorThread {
 
 impl Coordinators {
     /// Coordinators without partitions.
-    pub fn new(live: Arc<Live>, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(live: Arc<Live>, clock: Arc<dyn Clock>, replicas: Arc<Replicas>) -> Self {
         let shared = Arc::new(Shared { live, clock, alarm: Alarm::default() });
-        Self { groups: Arc::new(Coordinator::new(Arc::clone(&shared))), shared }
+        let groups = Arc::new(Coordinator::new(Arc::clone(&shared), Arc::new(|_, never| match never {})));
+        let markers = Arc::new(MarkerWriter::new(Arc::clone(&shared), replicas, Arc::clone(&groups)));
+        let perform = markers.perform();
+        Self { transactions: Coordinator::new(Arc::clone(&shared), perform), groups, markers, shared }
+    }
+
+    /// That of transactions.
+    pub fn transactions(&self) -> &Coordinator<Transactions> {
+        &self.transactions
+    }
+
+    /// Writes the markers that end transactions.
+    pub fn markers(&self) -> &MarkerWriter {
+        &self.markers
     }
 
     /// That of groups and their offsets.
@@ -82,8 +106,9 @@ impl Coordinators {
         &self.groups
     }
 
-    fn all(&self) -> [&dyn Hosted; 1] {
-        [&*self.groups]
+    /// Groups first: the markers of transactions go to their partitions.
+    fn all(&self) -> [&dyn Hosted; 2] {
+        [&*self.groups, &self.transactions]
     }
 
     /// Makes the engines follow the partitions hosted here. Only the thread that follows the metadata calls this.
@@ -121,5 +146,15 @@ impl CoordinatorThread {
         // A panic in it has been printed; there is nothing more to do.
         let _ = self.thread.join();
         self.coordinators.all().into_iter().for_each(Hosted::stop);
+    }
+}
+
+/// What a broker answers when a marker, or a batch of a coordinator, may not be written.
+fn marker_error(why: Unwritten) -> ErrorCode {
+    match why {
+        Unwritten::Duplicate { .. } | Unwritten::OutOfOrderSequence => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+        Unwritten::InvalidProducerEpoch => ErrorCode::INVALID_PRODUCER_EPOCH,
+        Unwritten::InvalidTransactionState => ErrorCode::INVALID_TXN_STATE,
+        Unwritten::CoordinatorFenced => ErrorCode::TRANSACTION_COORDINATOR_FENCED,
     }
 }

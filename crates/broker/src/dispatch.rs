@@ -67,7 +67,7 @@ impl Dispatch {
     }
 
     fn produce(&self, frames: &mut [&mut [u8]], replies: &mut Replies<'_>) -> Result<(), Refusal> {
-        produce::serve(frames, &self.ports.replicas.topics(), self.ports.clock.now_ms(), replies)
+        produce::serve(frames, &self.ports, replies)
     }
 }
 

@@ -4,11 +4,12 @@
 mod flush;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::{ArcSwap, Guard};
-use milena_log::{Appended, Checkpoint, EpochEnd, Log, LogError, Slice, View};
+use milena_log::{AbortedTxn, Appended, Checkpoint, EpochEnd, Log, LogError, Marker, Slice, Unwritten, View};
+use milena_log::{VerificationGuard, VerificationStart};
 use milena_protocol::{ErrorCode, Uuid};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -32,8 +33,25 @@ pub struct TopicIdentity {
 
 /// Somebody who is told when the high watermark moves later than an append, or never will.
 pub trait Committed: Send + Sync {
-    /// Look at the partition.
-    fn committed(&self);
+    /// Look at the partition. False when there is no need to be told again.
+    fn committed(&self) -> bool;
+}
+
+/// What a consumer wants to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// Every record.
+    Uncommitted,
+    /// The records before the first open transaction.
+    Committed,
+}
+
+/// Where the records are that were asked for.
+pub struct Found {
+    /// In which file, and where in it.
+    pub slice: Slice,
+    /// The aborted transactions among them, for [`Isolation::Committed`].
+    pub aborted: Vec<AbortedTxn>,
 }
 
 /// A partition on this broker, of which it is the leader.
@@ -46,6 +64,8 @@ pub struct Partition {
     log: Mutex<Log>,
     leader_epoch: AtomicI32,
     high_watermark: AtomicI64,
+    /// Changes after the high watermark, so that who reads it first finds it not above.
+    last_stable_offset: AtomicI64,
     log_start: AtomicI64,
     /// Everything below is compacted; -1 while nothing is.
     cleaned_to: AtomicI64,
@@ -57,7 +77,7 @@ pub struct Partition {
     waiters: Waiters,
     flushes: Flushes,
     flusher: Arc<Flusher>,
-    commits: OnceLock<Weak<dyn Committed>>,
+    commits: Mutex<Vec<Arc<dyn Committed>>>,
 }
 
 impl Partition {
@@ -82,6 +102,7 @@ impl Partition {
             directory: ArcSwap::new(directory),
             leader_epoch: AtomicI32::new(leader_epoch),
             high_watermark: AtomicI64::new(end),
+            last_stable_offset: AtomicI64::new(log.last_stable_offset(end)),
             log_start: AtomicI64::new(log.log_start_offset()),
             cleaned_to: AtomicI64::new(-1),
             recent_from: AtomicI64::new(log.recent_from()),
@@ -91,7 +112,7 @@ impl Partition {
             waiters: Waiters::default(),
             flushes: Flushes::since(flusher.now_ms()),
             flusher: Arc::clone(flusher),
-            commits: OnceLock::new(),
+            commits: Mutex::default(),
             log: Mutex::new(log),
         })
     }
@@ -117,15 +138,65 @@ impl Partition {
     /// # Errors
     /// When the log can't take them; then none of them is there.
     pub fn append_as_leader(self: &Arc<Self>, batches: &mut [&mut [u8]], now_ms: i64) -> Result<Appended, LogError> {
+        self.append_verified(batches, &[], now_ms)
+    }
+
+    /// As [`append_as_leader`](Self::append_as_leader), with the guards that
+    /// [`begin_verification`](Self::begin_verification) gave for batches that begin a transaction, at their places.
+    ///
+    /// # Errors
+    /// As `append_as_leader`.
+    pub fn append_verified(
+        self: &Arc<Self>,
+        batches: &mut [&mut [u8]],
+        guards: &[Option<VerificationGuard>],
+        now_ms: i64,
+    ) -> Result<Appended, LogError> {
+        self.append_with(|log, leader_epoch| log.append_verified(batches, guards, leader_epoch, now_ms))
+    }
+
+    /// Appends a batch of the coordinator that lives on this partition; with the guard that
+    /// [`begin_verification`](Self::begin_verification) gave if it begins a transaction.
+    ///
+    /// # Errors
+    /// As `append_as_leader`.
+    pub fn append_as_coordinator(
+        self: &Arc<Self>,
+        batch: &mut [u8],
+        guard: Option<VerificationGuard>,
+        now_ms: i64,
+    ) -> Result<Appended, LogError> {
+        self.append_with(|log, leader_epoch| log.append_as_coordinator(batch, guard, leader_epoch, now_ms))
+    }
+
+    /// Before the first batch of a transaction is written, its coordinator must know of it: the guard goes with the batch.
+    /// `None` when the transaction is open here already.
+    pub fn begin_verification(&self, start: &VerificationStart) -> Option<VerificationGuard> {
+        self.log.lock().begin_verification(start)
+    }
+
+    /// Appends the marker that ends a transaction; returns the offset after it.
+    ///
+    /// # Errors
+    /// As [`append_as_leader`](Self::append_as_leader). The inner error says why the marker may not be written.
+    pub fn append_marker(self: &Arc<Self>, marker: &Marker, now_ms: i64) -> Result<Result<i64, Unwritten>, LogError> {
+        let appended = self.append_with(|log, leader_epoch| log.append_marker(marker, leader_epoch, now_ms))?;
+        Ok(appended.map(|offset| offset + 1))
+    }
+
+    fn append_with<T>(
+        self: &Arc<Self>,
+        append: impl FnOnce(&mut Log, i32) -> Result<T, LogError>,
+    ) -> Result<T, LogError> {
         let (appended, after) = {
             let mut log = self.log.lock();
             if self.is_retired() {
                 return Err(LogError::Poisoned { dir: log.dir().to_owned() });
             }
             self.check_online()?;
-            let appended = log.append(batches, self.leader_epoch(), now_ms).inspect_err(|error| self.failed(error))?;
+            let appended = append(&mut log, self.leader_epoch()).inspect_err(|error| self.failed(error))?;
             self.recent_from.store(log.recent_from(), Ordering::Relaxed);
-            (appended, self.after_append(&log))
+            (appended, self.after_append(&mut log))
         };
         self.ask_after_append(&after);
         if self.failing.load(Ordering::Relaxed) {
@@ -170,26 +241,54 @@ impl Partition {
         Ok(())
     }
 
-    /// Where records from `offset` on are, as far as consumers may see them; `None` when there are none. Unless they
+    /// Where records from `offset` on are, as far as `reader` may see them; `None` when there are none. Unless they
     /// are [recent](Self::is_recent) this takes as long as the disk does, without the log's lock.
     ///
     /// # Errors
     /// [`LogError::OffsetOutOfRange`] outside of log start and high watermark.
-    pub fn read(&self, offset: i64, max_bytes: usize, at_least_one: bool) -> Result<Option<Slice>, LogError> {
+    pub fn read(
+        &self,
+        offset: i64,
+        max_bytes: usize,
+        at_least_one: bool,
+        reader: Isolation,
+    ) -> Result<Option<Found>, LogError> {
         self.check_online()?;
-        let end = self.high_watermark();
+        let end = self.readable_to(reader);
+        let aborted = |log: &Log, slice: &Slice| match reader {
+            Isolation::Uncommitted => Ok(Vec::new()),
+            Isolation::Committed => log.aborted_transactions(offset, slice, end),
+        };
         let found = if self.is_recent(offset) {
             None
         } else {
             let view = |log: &Log| log.view_from(offset);
             // It has not all segments: where it finds nothing, the log may.
-            self.look(view, |view| view.read(offset, max_bytes, end, at_least_one).transpose())
+            self.look(view, |view| {
+                let slice = view.read(offset, max_bytes, end, at_least_one).transpose()?;
+                Some(slice.and_then(|slice| Ok(Found { aborted: aborted(&self.log.lock(), &slice)?, slice })))
+            })
         };
         let read = match found {
             Some(Some(found)) => found.map(Some),
-            _ => self.log.lock().read(offset, max_bytes, end, at_least_one),
+            _ => {
+                let log = self.log.lock();
+                let slice = log.read(offset, max_bytes, end, at_least_one);
+                slice.and_then(|slice| match slice {
+                    Some(slice) => Ok(Some(Found { aborted: aborted(&log, &slice)?, slice })),
+                    None => Ok(None),
+                })
+            }
         };
         read.inspect_err(|error| self.note_error(error))
+    }
+
+    /// Offset after the last record that `reader` may see.
+    pub fn readable_to(&self, reader: Isolation) -> i64 {
+        match reader {
+            Isolation::Uncommitted => self.high_watermark(),
+            Isolation::Committed => self.last_stable_offset(),
+        }
     }
 
     /// Whether nothing but memory is looked into for what is read from `offset` on.
@@ -270,6 +369,7 @@ impl Partition {
     pub fn change_log_start<T>(&self, change: impl FnOnce(&mut Log) -> Result<T, LogError>) -> Result<T, LogError> {
         let mut log = self.log.lock();
         let changed = change(&mut log);
+        self.last_stable_offset.store(log.last_stable_offset(self.high_watermark()), Ordering::Release);
         self.log_start.store(log.log_start_offset(), Ordering::Release);
         changed
     }
@@ -299,6 +399,7 @@ impl Partition {
         self.retired.store(true, Ordering::Release);
         drop(log);
         self.waiters.wake();
+        self.committed();
     }
 
     /// Whether the partition is gone.
@@ -319,9 +420,15 @@ impl Partition {
         self.high_watermark.load(Ordering::Acquire)
     }
 
+    /// Shows what is below `end` and not in an open transaction. Under the log's lock.
+    fn show_to(&self, log: &mut Log, end: i64) {
+        self.high_watermark.store(end, Ordering::Release);
+        self.last_stable_offset.store(log.last_stable_offset(end), Ordering::Release);
+    }
+
     /// Offset of the first record that belongs to an open transaction, else the high watermark.
     pub fn last_stable_offset(&self) -> i64 {
-        self.high_watermark()
+        self.last_stable_offset.load(Ordering::Acquire)
     }
 
     /// First offset that can be read.
@@ -334,10 +441,17 @@ impl Partition {
         self.leader_epoch.load(Ordering::Acquire)
     }
 
-    /// Has somebody told of commits; the first one who asks.
-    pub fn tell_commits(&self, to: Weak<dyn Committed>) {
-        // A partition has one coordinator, which is loaded once.
-        let _ = self.commits.set(to);
+    /// Has somebody told of commits. What has happened before is not told: look at the partition after this.
+    pub fn tell_commits(&self, to: Arc<dyn Committed>) {
+        self.commits.lock().push(to);
+    }
+
+    /// Commits may have happened that no append has told of.
+    fn committed(&self) {
+        let told = self.commits.lock().clone();
+        for one in told.iter().filter(|one| !one.committed()) {
+            self.commits.lock().retain(|other| !Arc::ptr_eq(one, other));
+        }
     }
 
     /// Those who wait for records.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 use milena_config::BrokerConfig;
 use milena_io::Clock;
+use milena_protocol::ErrorCode;
 
 use crate::controller::ControllerHandle;
 use crate::coordinators::Coordinators;
@@ -46,6 +47,14 @@ impl Ports {
     /// The broker's settings, dynamic ones included.
     pub fn config(&self) -> Guard<Arc<BrokerConfig>> {
         self.live.config.load()
+    }
+
+    /// An id that no producer ever had.
+    ///
+    /// # Errors
+    /// COORDINATOR_LOAD_IN_PROGRESS when it may be had later.
+    pub async fn next_producer_id(&self) -> Result<i64, ErrorCode> {
+        self.producer_ids.next(self.node.id, &self.controller).await
     }
 
     /// The cluster's metadata.

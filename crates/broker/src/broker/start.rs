@@ -165,7 +165,7 @@ impl Parts {
         let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots()).unwrap_or(0);
         let image = Published::from(Image::clone(log.image()));
         let live = Arc::new(Live { image: ArcSwap::from_pointee(image), config: ArcSwap::from_pointee(config) });
-        let coordinators = Arc::new(Coordinators::new(Arc::clone(&live), Arc::clone(&clock)));
+        let coordinators = Arc::new(Coordinators::new(Arc::clone(&live), Arc::clone(&clock), Arc::clone(&replicas)));
         let publisher = Publisher {
             node_id,
             live: Arc::clone(&live),
@@ -202,7 +202,9 @@ impl Parts {
             producer_ids: ProducerIds::default(),
             readers: readers.clone(),
         };
-        let server = bound.start(Arc::new(Dispatch::new(Arc::new(ports))))?;
+        let ports = Arc::new(ports);
+        coordinators.markers().take_producer_ids_from(&ports);
+        let server = bound.start(Arc::new(Dispatch::new(ports)))?;
         Ok(Broker {
             server,
             readers,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use milena_config::BrokerConfig;
 use milena_coordinator::{Engine, Loader, partition_for};
+use milena_log::VerificationGuard;
 use milena_metadata::Image;
 use milena_protocol::ErrorCode;
 use milena_records::Compression;
@@ -17,8 +18,11 @@ use crate::partition::Partition;
 use crate::ports::Live;
 use crate::replicas::Topics;
 
+/// Does what an engine wants done.
+pub(super) type Perform<E> = Arc<dyn Fn(&Shard<E>, <E as Engine>::Effect) + Send + Sync>;
+
 /// An engine as the broker hosts it.
-pub trait Kind: Engine<Reply: Send, Timer: Send, After: Send> + Send + 'static {
+pub trait Kind: Engine<Reply: Send, Timer: Send, After: Send, Effect: Send> + Send + 'static {
     /// The topic that it lives on.
     const TOPIC: &'static str;
 
@@ -31,6 +35,9 @@ pub trait Kind: Engine<Reply: Send, Timer: Send, After: Send> + Send + 'static {
     /// The codec of its records.
     fn compression(config: &BrokerConfig) -> Compression;
 
+    /// How much of a partition is read at once when it is loaded, bytes.
+    fn load_buffer_bytes(config: &BrokerConfig) -> i32;
+
     /// What was loaded, for the log.
     fn summary(&self) -> String;
 
@@ -41,6 +48,7 @@ pub trait Kind: Engine<Reply: Send, Timer: Send, After: Send> + Send + 'static {
 /// The engines of one topic.
 pub struct Coordinator<E: Kind> {
     shared: Arc<Shared>,
+    perform: Perform<E>,
     shards: ArcSwap<Shards<E>>,
     /// Threads that load.
     loading: Mutex<Vec<std::thread::JoinHandle<()>>>,
@@ -54,9 +62,9 @@ struct Shards<E: Kind> {
 }
 
 impl<E: Kind> Coordinator<E> {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, perform: Perform<E>) -> Self {
         let shards = ArcSwap::from_pointee(Shards { partitions: 0, by_partition: Vec::new() });
-        Self { shared, shards, loading: Mutex::default() }
+        Self { shared, perform, shards, loading: Mutex::default() }
     }
 
     /// The partition that a key belongs to; `None` while there is no topic.
@@ -79,6 +87,34 @@ impl<E: Kind> Coordinator<E> {
         }
     }
 
+    /// As [`request`](Self::request), with a guard of the partition for a request that begins a transaction in it.
+    pub fn request_verified(
+        &self,
+        key: &str,
+        request: E::Request<'_>,
+        guard: Option<VerificationGuard>,
+    ) -> Answer<E::Reply> {
+        match self.shard(key) {
+            Some(shard) => shard.request_verified(request, guard),
+            None => Answer::Now(Err(ErrorCode::NOT_COORDINATOR)),
+        }
+    }
+
+    /// The partition that a key belongs to, if it is here.
+    pub fn partition(&self, key: &str) -> Option<Arc<Partition>> {
+        self.shard(key).map(|shard| Arc::clone(&shard.partition))
+    }
+
+    fn shard(&self, key: &str) -> Option<Arc<Shard<E>>> {
+        let shards = self.shards.load();
+        shards.by_partition.get(partition_for(key, shards.partitions) as usize).cloned().flatten()
+    }
+
+    /// The engine on a partition.
+    pub(super) fn shard_at(&self, partition: i32) -> Option<Arc<Shard<E>>> {
+        self.shards.load().by_partition.get(usize::try_from(partition).ok()?).cloned().flatten()
+    }
+
     /// Asks every engine that is here.
     pub fn request_all<'r>(&self, request: impl Fn() -> E::Request<'r>) -> Vec<Answer<E::Reply>> {
         self.shards.load().by_partition.iter().flatten().map(|shard| shard.request(request())).collect()
@@ -91,7 +127,7 @@ impl<E: Kind> Coordinator<E> {
         let mut shard_of = |at: usize, partition: &Arc<Partition>| {
             let known = before.by_partition.get(at).cloned().flatten();
             known.filter(|shard| Arc::ptr_eq(&shard.partition, partition)).unwrap_or_else(|| {
-                let shard = Arc::new(Shard::new(Arc::clone(partition), Arc::clone(&self.shared)));
+                let shard = Shard::new(Arc::clone(partition), Arc::clone(&self.shared), Arc::clone(&self.perform));
                 new.push_back(Arc::clone(&shard));
                 shard
             })

@@ -43,6 +43,10 @@ impl Kind for Groups {
         id.and_then(Compression::from_id).unwrap_or(Compression::None)
     }
 
+    fn load_buffer_bytes(config: &BrokerConfig) -> i32 {
+        config.offsets_load_buffer_size()
+    }
+
     fn summary(&self) -> String {
         let (commits, keys, groups) = (self.replayed_commits(), self.committed_keys(), self.len());
         format!("{commits} commits for {keys} keys of {groups} groups")

@@ -1,11 +1,11 @@
 //! One engine with its partition. Requests, timers and commits take turns under one lock; who has to wait for an answer
 //! waits outside of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use milena_coordinator::{Engine, Input, Now, Runtime, Ticket};
+use milena_coordinator::{Input, Now, Runtime, Ticket};
 use milena_io::{RealRng, Rng};
-use milena_log::LogError;
+use milena_log::{LogError, Marker, VerificationGuard};
 use milena_net::{Outgoing, Pipelining, Replies, Reply};
 use milena_protocol::ErrorCode;
 use parking_lot::Mutex;
@@ -13,7 +13,8 @@ use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
 use super::Shared;
-use super::coordinator::Kind;
+use super::coordinator::{Kind, Perform};
+use super::marker_error;
 use crate::dispatch::frame;
 use crate::partition::{Committed, Partition};
 use crate::request::{Call, Header, Refusal};
@@ -68,8 +69,14 @@ impl<R> Answer<R> {
 pub(super) struct Shard<E: Kind> {
     pub(super) partition: Arc<Partition>,
     shared: Arc<Shared>,
+    /// Does what the engine wants done, with no lock held.
+    perform: Perform<E>,
     state: Mutex<State<E>>,
+    me: Weak<Self>,
 }
+
+/// Tells a shard of commits for as long as it lives.
+struct Told<E: Kind>(Weak<Shard<E>>);
 
 enum State<E: Kind> {
     /// The partition is being read. Topics that were deleted meanwhile.
@@ -87,22 +94,28 @@ struct Active<E: Kind> {
 
 impl<E: Kind> Shard<E> {
     /// An engine that is to be loaded.
-    pub(super) fn new(partition: Arc<Partition>, shared: Arc<Shared>) -> Self {
-        Self { partition, shared, state: Mutex::new(State::Loading(Vec::new())) }
+    pub(super) fn new(partition: Arc<Partition>, shared: Arc<Shared>, perform: Perform<E>) -> Arc<Self> {
+        let state = Mutex::new(State::Loading(Vec::new()));
+        Arc::new_cyclic(|me| Self { partition, shared, perform, state, me: Weak::clone(me) })
+    }
+
+    /// Stands for it without keeping it alive.
+    pub(super) fn weak(&self) -> Weak<Self> {
+        Weak::clone(&self.me)
     }
 
     /// The engine was loaded, by `finish`.
-    pub(super) fn loaded(self: &Arc<Self>, finish: impl FnOnce(&mut Input<'_, E::Settings>) -> Runtime<E>) {
+    pub(super) fn loaded(&self, finish: impl FnOnce(&mut Input<'_, E::Settings>) -> Runtime<E>) {
         let mut state = self.state.lock();
         let State::Loading(deleted) = &mut *state else { return };
         let deleted = std::mem::take(deleted);
         let runtime = self.with_input(finish);
         let mut active = Box::new(Active { runtime, waiting: FxHashMap::default(), tickets: 0 });
-        let weak = Arc::downgrade(self) as std::sync::Weak<dyn Committed>;
-        self.partition.tell_commits(weak);
-        self.step(&mut active, |_, _| {}, |_, reply| Some(reply));
+        self.partition.tell_commits(Arc::new(Told(self.weak())));
+        let effects = self.step(&mut active, None, |_, _| {}, |_, reply| Some(reply));
         *state = State::Active(active);
         drop(state);
+        self.perform(effects);
         if !deleted.is_empty() {
             self.topics_deleted(&deleted);
         }
@@ -113,9 +126,9 @@ impl<E: Kind> Shard<E> {
         *self.state.lock() = State::Ended;
     }
 
-    /// How much of the partition is read at once, bytes (`offsets.load.buffer.size`).
+    /// How much of the partition is read at once, bytes.
     pub(super) fn load_buffer_bytes(&self) -> i32 {
-        self.shared.live.config.load().offsets_load_buffer_size()
+        E::load_buffer_bytes(&self.shared.live.config.load())
     }
 
     /// Whether the engine is to work no more.
@@ -125,6 +138,15 @@ impl<E: Kind> Shard<E> {
 
     /// Runs a request.
     pub(super) fn request(&self, request: E::Request<'_>) -> Answer<E::Reply> {
+        self.request_verified(request, None)
+    }
+
+    /// Runs a request that begins a transaction in the partition, with the guard that was given for it.
+    pub(super) fn request_verified(
+        &self,
+        request: E::Request<'_>,
+        guard: Option<VerificationGuard>,
+    ) -> Answer<E::Reply> {
         let mut state = self.state.lock();
         if self.partition.is_retired() {
             return Answer::Now(Err(ErrorCode::NOT_COORDINATOR));
@@ -137,8 +159,9 @@ impl<E: Kind> Shard<E> {
         active.tickets += 1;
         let ticket = Ticket(active.tickets);
         let mut own = None;
-        self.step(
+        let effects = self.step(
             active,
+            guard,
             |runtime, input| runtime.request(input, ticket, request),
             |answered, reply| {
                 if answered == ticket {
@@ -148,14 +171,38 @@ impl<E: Kind> Shard<E> {
                 Some(reply)
             },
         );
-        match own {
+        let answer = match own {
             Some(reply) => Answer::Now(Ok(reply)),
             None => {
                 let (send, receive) = oneshot::channel();
                 active.waiting.insert(ticket, send);
                 Answer::Later(receive)
             }
+        };
+        drop(state);
+        self.perform(effects);
+        answer
+    }
+
+    /// Appends the marker of a transaction to the partition, and lets the engine know; returns the offset after it.
+    ///
+    /// # Errors
+    /// As a broker answers WriteTxnMarkers.
+    pub(super) fn append_marker(&self, marker: &Marker, now_ms: i64) -> Result<i64, ErrorCode> {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Loading(_)) {
+            return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
         }
+        let end = self.partition.append_marker(marker, now_ms).map_err(|_| ErrorCode::KAFKA_STORAGE_ERROR)?;
+        let end = end.map_err(marker_error)?;
+        if let State::Active(active) = &mut *state {
+            active.runtime.transaction_ended(marker.producer_id, marker.end.committed, end);
+        }
+        Ok(end)
+    }
+
+    fn perform(&self, effects: Vec<E::Effect>) {
+        effects.into_iter().for_each(|effect| (self.perform)(self, effect));
     }
 
     /// Topics are gone.
@@ -171,36 +218,41 @@ impl<E: Kind> Shard<E> {
 
     /// Fires what is due, and says when to come again.
     pub(super) fn fire(&self) -> Option<i64> {
-        let mut state = self.state.lock();
-        let State::Active(active) = &mut *state else { return None };
-        let ticks = self.shared.ticks_ms();
-        while active.runtime.next_deadline()? <= ticks {
+        loop {
+            let mut state = self.state.lock();
+            let State::Active(active) = &mut *state else { return None };
+            let next = active.runtime.next_deadline()?;
+            if next > self.shared.ticks_ms() {
+                return Some(next);
+            }
             let fire = |runtime: &mut Runtime<E>, input: &mut Input<'_, E::Settings>| {
                 runtime.fire(input);
             };
-            self.step(active, fire, |_, reply| Some(reply));
+            let effects = self.step(active, None, fire, |_, reply| Some(reply));
+            drop(state);
+            self.perform(effects);
         }
-        active.runtime.next_deadline()
     }
 
     /// Lets the engine handle an event, makes its writes, and hands out its answers: those that `take` gives back go to who
-    /// waits for them.
+    /// waits for them. Returns what the engine wants done.
     fn step(
         &self,
         active: &mut Active<E>,
+        guard: Option<VerificationGuard>,
         event: impl FnOnce(&mut Runtime<E>, &mut Input<'_, E::Settings>),
         mut take: impl FnMut(Ticket, E::Reply) -> Option<E::Reply>,
-    ) {
+    ) -> Vec<E::Effect> {
         let runtime = &mut active.runtime;
         let now_ms = self.shared.clock.now_ms();
         self.with_input(|input| {
             event(runtime, input);
+            runtime.committed(input, self.partition.high_watermark());
             while let Some(batch) = runtime.next_write() {
-                let outcome = self.append(batch, now_ms);
+                let outcome = self.append(batch, guard, now_ms);
                 runtime.written(input, outcome);
                 runtime.committed(input, self.partition.high_watermark());
             }
-            runtime.committed(input, self.partition.high_watermark());
         });
         for (ticket, reply) in runtime.take_replies() {
             if let Some(reply) = take(ticket, reply)
@@ -213,11 +265,12 @@ impl<E: Kind> Shard<E> {
         if let Some(at) = runtime.next_deadline() {
             self.shared.alarm.ring(at);
         }
+        runtime.take_effects()
     }
 
-    fn append(&self, batch: &mut [u8], now_ms: i64) -> Result<(), ErrorCode> {
-        match self.partition.append_as_leader(&mut [batch], now_ms) {
-            Ok(_) => Ok(()),
+    fn append(&self, batch: &mut [u8], guard: Option<VerificationGuard>, now_ms: i64) -> Result<(), ErrorCode> {
+        match self.partition.append_as_coordinator(batch, guard, now_ms) {
+            Ok(appended) => appended.unwritten.first().map_or(Ok(()), |(_, why)| Err(marker_error(*why))),
             Err(_) if self.partition.is_retired() => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
             Err(LogError::BatchTooLarge { .. }) => Err(ErrorCode::RECORD_LIST_TOO_LARGE),
             Err(_) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
@@ -238,11 +291,7 @@ impl<E: Kind> Shard<E> {
     }
 }
 
-impl<E: Kind> Committed for Shard<E>
-where
-    Runtime<E>: Send,
-    <E as Engine>::Reply: Send,
-{
+impl<E: Kind> Shard<E> {
     fn committed(&self) {
         let mut state = self.state.lock();
         let State::Active(active) = &mut *state else { return };
@@ -250,6 +299,14 @@ where
             *state = State::Ended;
             return;
         }
-        self.step(active, |_, _| {}, |_, reply| Some(reply));
+        let effects = self.step(active, None, |_, _| {}, |_, reply| Some(reply));
+        drop(state);
+        self.perform(effects);
+    }
+}
+
+impl<E: Kind> Committed for Told<E> {
+    fn committed(&self) -> bool {
+        self.0.upgrade().map(|shard| shard.committed()).is_some()
     }
 }

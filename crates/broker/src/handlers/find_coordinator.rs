@@ -1,7 +1,8 @@
 //! FindCoordinator. v1: key type, message. v3: flexible. v4: several keys. v6: share groups.
 //!
-//! A group's coordinator leads its partition of `__consumer_offsets`, which is made when somebody asks. Other coordinators
-//! do not run here: their keys are answered with an error that makes clients ask again.
+//! A group's coordinator leads its partition of `__consumer_offsets`, a transactional id's its partition of
+//! `__transaction_state`; these topics are made when somebody asks. Other coordinators do not run here: their keys are answered
+//! with an error that makes clients ask again.
 
 use std::borrow::Cow;
 
@@ -31,15 +32,26 @@ const TRANSACTION: i8 = 1;
 const SHARE: i8 = 2;
 
 /// The topic whose partitions' leaders coordinate groups.
-const GROUPS_TOPIC: &str = "__consumer_offsets";
+pub(super) const GROUPS_TOPIC: &str = "__consumer_offsets";
+/// The topic whose partitions' leaders coordinate transactions.
+const TRANSACTIONS_TOPIC: &str = "__transaction_state";
+
+/// The topic whose partitions' leaders coordinate keys of a type.
+fn topic_of(key_type: i8) -> Option<&'static str> {
+    match key_type {
+        GROUP => Some(GROUPS_TOPIC),
+        TRANSACTION => Some(TRANSACTIONS_TOPIC),
+        _ => None,
+    }
+}
 
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: FindCoordinatorRequest<'_> = call.request()?;
     let image = ports.image();
     let finder = Finder { image: &image, view: ClusterView::new(image.cluster(), &call.peer.listener) };
     call.answer(out, &finder.response(&request, call.header.version))?;
-    if request.key_type == GROUP && image.topics().get(GROUPS_TOPIC).is_none() {
-        auto_topics::create([GROUPS_TOPIC], ports);
+    if let Some(topic) = topic_of(request.key_type).filter(|topic| image.topics().get(topic).is_none()) {
+        auto_topics::create([topic], ports);
     }
     Ok(())
 }
@@ -90,9 +102,10 @@ impl<'i> Finder<'i> {
 
     /// Where the coordinator of a key is, or why there is none.
     fn find(&self, key_type: i8, key: &str, version: i16) -> Result<Place<'i>, ErrorCode> {
+        if let Some(topic) = topic_of(key_type) {
+            return self.leader(topic, key).ok_or(ErrorCode::COORDINATOR_NOT_AVAILABLE);
+        }
         match key_type {
-            GROUP => self.leader(GROUPS_TOPIC, key).ok_or(ErrorCode::COORDINATOR_NOT_AVAILABLE),
-            TRANSACTION => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
             SHARE if version >= FIRST_SHARE_VERSION && is_share_key(key) => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
             _ => Err(ErrorCode::INVALID_REQUEST),
         }

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use milena_coordinator::transaction::{Init, Producer, Reply as TransactionReply, Request};
 use milena_net::{LocalBoxFuture, Reply};
 use milena_protocol::messages::{InitProducerIdRequest, InitProducerIdResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
+use super::end_txn::fenced;
 use crate::dispatch::frame;
 use crate::ports::Ports;
 use crate::registry::Api;
@@ -15,39 +17,62 @@ use crate::request::{OwnedRequest, Refusal};
 /// The registry's line.
 pub const API: Api = Api::later(ApiKey::INIT_PRODUCER_ID, 0..=5, handle);
 
+/// First version that tells a fenced producer so.
+const FIRST_FENCED_VERSION: i16 = 4;
+
 fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: InitProducerIdRequest<'_> = call.request()?;
         let longest = ports.config().transaction_max_timeout_ms();
         let given = match check(&asked, longest) {
-            Ok(()) => ports.producer_ids.next(ports.node.id, &ports.controller).await,
+            Ok(None) => ports.next_producer_id().await.map(|id| Producer { id, epoch: 0 }),
+            Ok(Some(init)) => ask(init, &ports).await,
             Err(error) => Err(error),
         };
         let response = match given {
-            Ok(producer_id) => InitProducerIdResponse { producer_id, producer_epoch: 0, ..Default::default() },
-            Err(error) => refused(error),
+            Ok(Producer { id, epoch }) => {
+                InitProducerIdResponse { producer_id: id, producer_epoch: epoch, ..Default::default() }
+            }
+            Err(error) => refused(fenced(error, call.header.version, FIRST_FENCED_VERSION)),
         };
         frame(|out| call.answer(out, &response))
     })
 }
 
-/// Checks a request in Kafka's order. `longest` is the longest timeout of a transaction, ms.
+/// Asks the coordinator, a second time if it needs an id that no producer ever had.
+async fn ask(mut init: Init<'_>, ports: &Ports) -> Result<Producer, ErrorCode> {
+    loop {
+        match ports.coordinators.transactions().request(init.id, Request::Init(init)).get().await? {
+            TransactionReply::Producer(given) => return given,
+            TransactionReply::ProducerIdWanted if init.fresh_id.is_none() => {
+                init.fresh_id = Some(ports.next_producer_id().await?);
+            }
+            _ => return Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+        }
+    }
+}
+
+/// Checks a request in Kafka's order; what the coordinator is asked if it has a transactional id. `longest` is the longest
+/// timeout of a transaction, ms.
 ///
 /// # Errors
-/// What a request is answered with that gets no new id. Transactional producers are asked to come back: no coordinator
-/// runs here.
-fn check(asked: &InitProducerIdRequest<'_>, longest: i32) -> Result<(), ErrorCode> {
+/// What a request is answered with that gets no id.
+fn check<'r>(asked: &'r InitProducerIdRequest<'r>, longest: i32) -> Result<Option<Init<'r>>, ErrorCode> {
     if (asked.producer_id == -1) != (asked.producer_epoch == -1) {
         return Err(ErrorCode::INVALID_REQUEST);
     }
     match asked.transactional_id.as_deref() {
-        None => Ok(()),
+        None => Ok(None),
         Some("") => Err(ErrorCode::INVALID_REQUEST),
         Some(_) if !(1..=longest).contains(&asked.transaction_timeout_ms) => {
             Err(ErrorCode::INVALID_TRANSACTION_TIMEOUT)
         }
-        Some(_) => Err(ErrorCode::COORDINATOR_NOT_AVAILABLE),
+        Some(id) => {
+            let expected = Producer { id: asked.producer_id, epoch: asked.producer_epoch };
+            let expected = (asked.producer_id != -1).then_some(expected);
+            Ok(Some(Init { id, timeout_ms: asked.transaction_timeout_ms, expected, fresh_id: None }))
+        }
     }
 }
 
@@ -59,7 +84,12 @@ fn refused(error: ErrorCode) -> InitProducerIdResponse {
 mod tests {
     use super::*;
 
-    fn check_of(id: Option<&'static str>, timeout: i32, producer: (i64, i16)) -> Result<(), ErrorCode> {
+    /// Whether the coordinator is asked, and what the producer believes to be.
+    fn check_of(
+        id: Option<&'static str>,
+        timeout: i32,
+        producer: (i64, i16),
+    ) -> Result<(bool, Option<i64>), ErrorCode> {
         let asked = InitProducerIdRequest {
             transactional_id: id.map(Into::into),
             transaction_timeout_ms: timeout,
@@ -67,13 +97,14 @@ mod tests {
             producer_epoch: producer.1,
             ..Default::default()
         };
-        check(&asked, 900_000)
+        let checked = check(&asked, 900_000)?;
+        Ok((checked.is_some(), checked.and_then(|init| init.expected).map(|expected| expected.id)))
     }
 
     #[test]
     fn without_a_transactional_id_only_half_a_producer_is_refused() {
-        assert_eq!(check_of(None, -5, (-1, -1)), Ok(()));
-        assert_eq!(check_of(None, 0, (7, 3)), Ok(()));
+        assert_eq!(check_of(None, -5, (-1, -1)), Ok((false, None)));
+        assert_eq!(check_of(None, 0, (7, 3)), Ok((false, None)));
         for half in [(7, -1), (-1, 3)] {
             assert_eq!(check_of(None, 0, half), Err(ErrorCode::INVALID_REQUEST));
         }
@@ -85,6 +116,7 @@ mod tests {
         for timeout in [0, -1, 900_001] {
             assert_eq!(check_of(Some("x"), timeout, (-1, -1)), Err(ErrorCode::INVALID_TRANSACTION_TIMEOUT));
         }
-        assert_eq!(check_of(Some("x"), 900_000, (-1, -1)), Err(ErrorCode::COORDINATOR_NOT_AVAILABLE));
+        assert_eq!(check_of(Some("x"), 900_000, (-1, -1)), Ok((true, None)));
+        assert_eq!(check_of(Some("x"), 1, (7, 3)), Ok((true, Some(7))));
     }
 }

@@ -25,35 +25,39 @@ pub const API: Api = Api::either(ApiKey::OFFSET_COMMIT, 2..=10, serve);
 /// First version that names topics by id.
 const FIRST_TOPIC_ID_VERSION: i16 = 10;
 
-type Answered = Vec<OffsetCommitResponseTopic<'static>>;
+/// The topics of an answer.
+pub(super) type Answered = Vec<OffsetCommitResponseTopic<'static>>;
 
 fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let mut request: OffsetCommitRequest<'_> = call.request()?;
     let version = call.header.version;
     let asked = std::mem::take(&mut request.topics);
-    let (good, refused) = sort(asked, &ports.image(), version);
+    let (good, refused) = sort(asked, &ports.image(), version >= FIRST_TOPIC_ID_VERSION);
     if good.is_empty() {
         return Answer::Now(Ok(Reply::Commit(Vec::new())))
             .send(call, replies, move |header, reply, out| write(header, reply, Vec::new(), refused, out));
     }
-    // What is answered when there is nobody to ask.
-    let all = good.iter().map(|topic| answer_topic(topic, topic.partitions.iter().map(|p| p.partition_index)));
-    let all = all.collect();
+    let all = unanswered(&good);
     request.topics = good;
     let group = request.group_id.clone();
     let answer = ports.coordinators.groups().request(&group, Request::Commit { request, version });
     answer.send(call, replies, move |header, reply, out| write(header, reply, all, refused, out))
 }
 
+/// What is answered when there is nobody to ask.
+pub(super) fn unanswered(asked: &[OffsetCommitRequestTopic<'_>]) -> Answered {
+    asked.iter().map(|topic| answer_topic(topic, topic.partitions.iter().map(|p| p.partition_index))).collect()
+}
+
 /// Those topics and partitions that exist, with names and ids, and the answers for the others.
-fn sort<'r>(
+pub(super) fn sort<'r>(
     asked: Vec<OffsetCommitRequestTopic<'r>>,
     image: &Image,
-    version: i16,
+    by_id: bool,
 ) -> (Vec<OffsetCommitRequestTopic<'r>>, Answered) {
     let (mut good, mut refused) = (Vec::with_capacity(asked.len()), Answered::new());
     for mut topic in asked {
-        let (known, unknown) = match find(&topic, image, version) {
+        let (known, unknown) = match find(&topic, image, by_id) {
             Ok(found) => {
                 topic.name = found.name.to_string().into();
                 topic.topic_id = found.id;
@@ -78,8 +82,8 @@ fn sort<'r>(
     (good, refused)
 }
 
-fn find<'i>(topic: &OffsetCommitRequestTopic<'_>, image: &'i Image, version: i16) -> Result<&'i Arc<Topic>, ErrorCode> {
-    if version >= FIRST_TOPIC_ID_VERSION {
+fn find<'i>(topic: &OffsetCommitRequestTopic<'_>, image: &'i Image, by_id: bool) -> Result<&'i Arc<Topic>, ErrorCode> {
+    if by_id {
         image.topics().get_by_id(topic.topic_id).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)
     } else {
         image.topics().get(&topic.name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)
@@ -99,14 +103,19 @@ fn answer_topic(
     }
 }
 
-/// Answers with what was refused, then what the coordinator says; `all` is what it was asked.
 fn write(
     header: &Header<'_>,
     reply: Result<Reply, ErrorCode>,
-    mut all: Answered,
+    all: Answered,
     refused: Answered,
     out: &mut Outgoing,
 ) -> Result<(), Refusal> {
+    let topics = gathered(reply, all, refused);
+    answer(header, out, &OffsetCommitResponse { topics, ..Default::default() }).map(drop)
+}
+
+/// What was refused, then what the coordinator says; `all` is what it was asked.
+pub(super) fn gathered(reply: Result<Reply, ErrorCode>, mut all: Answered, refused: Answered) -> Answered {
     let answered = match reply {
         Ok(Reply::Commit(topics)) => topics,
         other => {
@@ -126,5 +135,5 @@ fn write(
             None => topics.push(topic),
         }
     }
-    answer(header, out, &OffsetCommitResponse { topics, ..Default::default() }).map(drop)
+    topics
 }

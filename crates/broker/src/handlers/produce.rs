@@ -11,13 +11,14 @@ mod check;
 mod plan;
 mod records;
 mod reply;
+mod verify;
 mod wait;
 
 use milena_net::Replies;
 use milena_protocol::ApiKey;
 
+use crate::ports::Ports;
 use crate::registry::{Api, Handler};
-use crate::replicas::Topics;
 use crate::request::Refusal;
 
 use plan::Plan;
@@ -29,9 +30,14 @@ pub const API: Api = Api::new(ApiKey::PRODUCE, 3..=13, Handler::Produce).adverti
 ///
 /// # Errors
 /// The first request that gets no answer; those before it are answered, those after it are not looked at.
-pub fn serve(frames: &mut [&mut [u8]], topics: &Topics, now_ms: i64, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+pub fn serve(frames: &mut [&mut [u8]], ports: &Ports, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+    let (topics, now_ms) = (ports.replicas.topics(), ports.clock.now_ms());
     let mut plan = Plan::take();
-    let checked = frames.iter().try_for_each(|frame| check::request(frame, topics, &mut plan));
+    let checked = frames.iter().try_for_each(|frame| check::request(frame, &topics, &mut plan));
+    if plan.requests.iter().any(|request| request.transactional_id.is_some()) {
+        let always_verify = ports.config().transaction_partition_verification_enable();
+        verify::verify(frames, &mut plan, &ports.coordinators, always_verify, now_ms);
+    }
     append::append(frames, &mut plan, now_ms);
     if plan.parts.iter().any(|part| part.awaits > 0) {
         return wait::answer(plan, replies).and(checked);

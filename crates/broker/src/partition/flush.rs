@@ -1,8 +1,8 @@
 //! When a partition is flushed, and what waits for it. `flush.messages` holds answers and consumers back until everything up to
 //! the append that reached it is durable, as Kafka does by flushing before it goes on; nobody waits for the other flushes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
-use std::sync::{Arc, Weak};
 
 use milena_log::{Log, LogError};
 use milena_protocol::ErrorCode;
@@ -65,19 +65,19 @@ pub(super) struct AfterAppend {
 
 impl Partition {
     /// Moves the high watermark after an append, unless a flush must come before. Under the log's lock.
-    pub(super) fn after_append(&self, log: &Log) -> AfterAppend {
-        let (end, flushed_to, config) = (log.log_end_offset(), log.flushed_to(), log.config());
+    pub(super) fn after_append(&self, log: &mut Log) -> AfterAppend {
+        let (end, flushed_to) = (log.log_end_offset(), log.flushed_to());
         let mut held_to = self.flushes.held_to.load(Ordering::Relaxed);
-        let due = end.saturating_sub(flushed_to.max(held_to)) >= config.flush_messages;
+        let due = end.saturating_sub(flushed_to.max(held_to)) >= log.config().flush_messages;
         if due {
             held_to = end;
             self.flushes.held_to.store(end, Ordering::Relaxed);
         }
         let moved = held_to <= flushed_to;
         if moved {
-            self.high_watermark.store(end, Ordering::Release);
+            self.show_to(log, end);
         }
-        let watch = config.flush_ms < i64::MAX && !self.flushes.watched.load(Ordering::Relaxed);
+        let watch = log.config().flush_ms < i64::MAX && !self.flushes.watched.load(Ordering::Relaxed);
         AfterAppend { moved, flush: due || log.wants_flush(), watch }
     }
 
@@ -129,9 +129,7 @@ impl Partition {
             Err(error) => self.flush_failed(&error),
         }
         self.waiters.wake();
-        if let Some(coordinator) = self.commits.get().and_then(Weak::upgrade) {
-            coordinator.committed();
-        }
+        self.committed();
         if self.flushes.end() {
             self.flusher.queue(Arc::clone(self));
         }
@@ -153,7 +151,7 @@ impl Partition {
         let (end, flushed_to) = (log.log_end_offset(), log.flushed_to());
         let held = self.flushes.held_to.load(Ordering::Relaxed) > flushed_to;
         let shown = if held { self.high_watermark().max(flushed_to) } else { end };
-        self.high_watermark.store(shown, Ordering::Release);
+        self.show_to(&mut log, shown);
         self.flushes.last_ms.store(self.flusher.now_ms(), Ordering::Relaxed);
         Ok(true)
     }

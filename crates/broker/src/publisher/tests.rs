@@ -33,8 +33,9 @@ impl Cluster {
         let config = BrokerConfig::load(&Settings::new()).unwrap();
         let live = Live { image: ArcSwap::from_pointee(image([]).into()), config: ArcSwap::from_pointee(config) };
         let live = Arc::new(live);
-        let coordinators = Arc::new(Coordinators::new(Arc::clone(&live), Arc::new(SimClock::new(0))));
         let (replicas, storage) = (Arc::default(), Arc::new(storage));
+        let clock = Arc::new(SimClock::new(0));
+        let coordinators = Arc::new(Coordinators::new(Arc::clone(&live), clock, Arc::clone(&replicas)));
         let readers = DiskThreads::new("reader", 1);
         let publisher = Publisher { node_id: 1, live, replicas, storage, coordinators, readers };
         Self { disk, publisher }

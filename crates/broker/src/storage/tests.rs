@@ -8,7 +8,7 @@ use milena_protocol::ErrorCode;
 use milena_records::BatchBuilder;
 
 use super::*;
-use crate::partition::{Partition, TopicIdentity};
+use crate::partition::{Isolation, Partition, TopicIdentity};
 use crate::test_image::id;
 use crate::test_partitions::settings;
 
@@ -126,9 +126,9 @@ fn a_failed_read_takes_its_directory_offline() {
     // More than what is remembered of where batches begin.
     (0..100).for_each(|_| node.append(1).unwrap());
     node.fail(FaultKind::Io, StepKind::Read, "/b/");
-    assert!(partition.read(0, 1 << 20, true).is_err());
+    assert!(partition.read(0, 1 << 20, true, Isolation::Uncommitted).is_err());
     assert_eq!(node.offline(), [1]);
-    assert!(matches!(partition.read(1, 1 << 20, true), Err(LogError::Offline { .. })));
+    assert!(matches!(partition.read(1, 1 << 20, true, Isolation::Uncommitted), Err(LogError::Offline { .. })));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_full_disk_takes_nothing_offline_and_appends_succeed_when_there_is_space() {
     node.fail(FaultKind::NoSpace, StepKind::Write, "/b/");
     assert!(node.append(1).is_err());
     assert!(node.storage.checkpoint(&node.replicas, Checkpoint::HighWatermark).is_err());
-    assert!(node.partition(1).read(0, 1 << 20, true).unwrap().is_some());
+    assert!(node.partition(1).read(0, 1 << 20, true, Isolation::Uncommitted).unwrap().is_some());
     assert_eq!(node.offline(), [0; 0]);
     node.disk.clear_faults();
     assert!(node.append(1).is_ok());

@@ -18,5 +18,6 @@ mod restart;
 mod scale;
 mod start;
 mod topics;
+mod transactions;
 mod transcripts;
 mod versions;

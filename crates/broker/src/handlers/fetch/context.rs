@@ -8,7 +8,7 @@ use milena_protocol::messages::fetch_request::{FetchPartition, FetchRequest, Fet
 use parking_lot::Mutex;
 
 use crate::fetch_sessions::{FINAL_EPOCH, FetchPartitions, FetchSessions, INITIAL_EPOCH, Slot, SlotKey};
-use crate::partition::TopicIdentity;
+use crate::partition::{Isolation, TopicIdentity};
 use crate::replicas::Topics;
 use crate::request::{Call, Refusal};
 
@@ -48,6 +48,11 @@ impl Fetch {
     /// Whether the isolation level is one that exists.
     pub(super) fn isolation_is_known(&self) -> bool {
         (0..=1).contains(&self.isolation)
+    }
+
+    /// What the client wants to see.
+    pub(super) fn isolation(&self) -> Isolation {
+        if self.isolation == 0 { Isolation::Uncommitted } else { Isolation::Committed }
     }
 }
 

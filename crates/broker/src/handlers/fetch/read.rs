@@ -1,11 +1,13 @@
 //! Reads what a Fetch request asks for: for each partition where its records stand in a file, not the records.
 
-use milena_log::{EpochEnd, LogError, Slice};
+use std::sync::Arc;
+
+use milena_log::{AbortedTxn, EpochEnd, LogError, Slice};
 use milena_protocol::ErrorCode;
 
 use super::context::{Fetch, SessionUse};
 use crate::fetch_sessions::Slot;
-use crate::partition::Partition;
+use crate::partition::{Found, Partition};
 
 /// What one partition answers.
 pub(super) struct PartitionRead {
@@ -13,19 +15,32 @@ pub(super) struct PartitionRead {
     pub error: ErrorCode,
     /// Offset after the last record that is on all in-sync replicas, or -1.
     pub high_watermark: i64,
+    /// Offset of the first record of an open transaction, else the high watermark, or -1.
+    pub last_stable_offset: i64,
     /// First offset of the log, or -1.
     pub log_start: i64,
     /// Epoch and its end where the client's log and ours part.
     pub diverging: Option<(i32, i64)>,
     /// Where the records are.
     pub slice: Option<Slice>,
+    /// The aborted transactions among them that a reader of committed records must know of.
+    pub aborted: Vec<AbortedTxn>,
     /// The partition does not exist: this is known without reading, and ends no wait.
     pub unknown: bool,
 }
 
 impl PartitionRead {
     fn failed(error: ErrorCode, unknown: bool) -> Self {
-        Self { error, high_watermark: -1, log_start: -1, diverging: None, slice: None, unknown }
+        Self {
+            error,
+            high_watermark: -1,
+            last_stable_offset: -1,
+            log_start: -1,
+            diverging: None,
+            slice: None,
+            aborted: Vec::new(),
+            unknown,
+        }
     }
 
     /// Turns it into a failure.
@@ -86,7 +101,10 @@ pub(super) fn read(fetch: &Fetch, reach: Reach) -> Read {
     read.partitions.reserve(partitions.slots().len());
     let mut left = fetch.max_bytes;
     for slot in partitions.slots() {
-        if reach == Reach::Memory && slot.place.as_ref().is_ok_and(|partition| !partition.is_recent(slot.offset)) {
+        let is_on_disk = |partition: &Arc<Partition>| {
+            !partition.is_recent(slot.offset) && slot.offset < partition.readable_to(fetch.isolation())
+        };
+        if reach == Reach::Memory && slot.place.as_ref().is_ok_and(is_on_disk) {
             read.wants_disk = true;
             break;
         }
@@ -131,13 +149,15 @@ fn read_partition(
     if slot.current_leader_epoch >= 0 {
         partition.check_leader_epoch(slot.current_leader_epoch)?;
     }
-    let high_watermark = partition.high_watermark();
+    let last_stable_offset = partition.last_stable_offset();
     let mut read = PartitionRead {
         error: ErrorCode::NONE,
-        high_watermark,
+        high_watermark: partition.high_watermark(),
+        last_stable_offset,
         log_start: partition.log_start_offset(),
         diverging: None,
         slice: None,
+        aborted: Vec::new(),
         unknown: false,
     };
     if slot.last_fetched_epoch >= 0 {
@@ -146,14 +166,18 @@ fn read_partition(
             return Ok(read);
         }
     }
-    if slot.offset == high_watermark {
+    let isolation = fetch.isolation();
+    if slot.offset == partition.readable_to(isolation) {
         return Ok(read);
     }
     let limit = i64::from(slot.max_bytes).min(left) as usize;
     if limit == 0 && !at_least_one {
         return Ok(read);
     }
-    read.slice = partition.read(slot.offset, limit, at_least_one).map_err(|error| code_of(partition, &error))?;
+    let found = partition.read(slot.offset, limit, at_least_one, isolation);
+    if let Some(Found { slice, aborted }) = found.map_err(|error| code_of(partition, &error))? {
+        (read.slice, read.aborted) = (Some(slice), aborted);
+    }
     Ok(read)
 }
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use milena_io::FileExt;
-use milena_log::Slice;
+use milena_log::{AbortedTxn, Slice};
 use milena_net::{FileRange, Outgoing};
-use milena_protocol::messages::fetch_response::{EpochEndOffset, FetchResponse, FetchableTopicResponse, PartitionData};
+use milena_protocol::messages::fetch_response::{
+    AbortedTransaction, EpochEndOffset, FetchResponse, FetchableTopicResponse, PartitionData,
+};
 use milena_protocol::{ApiKey, ErrorCode, Records};
 
 use super::context::{FIRST_TOPIC_ID_VERSION, Fetch, SessionUse};
@@ -166,15 +168,19 @@ fn partition<'r>(fetch: &Fetch, slot: &Slot, read: &PartitionRead, records: Reco
         partition_index: slot.index,
         error_code: read.error.0,
         high_watermark: read.high_watermark,
-        last_stable_offset: read.high_watermark,
+        last_stable_offset: read.last_stable_offset,
         log_start_offset: read.log_start,
         diverging_epoch: read
             .diverging
             .map_or_else(Default::default, |(epoch, end_offset)| EpochEndOffset { epoch, end_offset }),
-        aborted_transactions: lists_aborted.then(Vec::new),
+        aborted_transactions: lists_aborted.then(|| read.aborted.iter().map(aborted).collect()),
         records: Some(records),
         ..Default::default()
     }
+}
+
+fn aborted(found: &AbortedTxn) -> AbortedTransaction {
+    AbortedTransaction { producer_id: found.producer_id, first_offset: found.first_offset }
 }
 
 /// Writes the answer, with file ranges in the gaps that the response leaves.

@@ -71,11 +71,13 @@ fn append_group(
     if good.is_empty() {
         return;
     }
+    let guards = good.iter().map(|(at, _)| parts[*at].guard);
+    let guards: Few<_> = if guards.clone().any(|guard| guard.is_some()) { guards.collect() } else { Few::new() };
     let mut taken: Few<&mut [u8]> = Few::with_capacity(good.len());
     for (at, accepted) in &mut good {
         taken.extend(accepted.rebuilt.as_deref_mut().or_else(|| batches[*at].take()));
     }
-    let appended = partition.append_as_leader(&mut taken, now_ms);
+    let appended = partition.append_verified(&mut taken, &guards, now_ms);
     let offsets: Few<i64> = taken.iter().map(|batch| base_offset(batch)).collect();
     drop(taken);
     match appended {

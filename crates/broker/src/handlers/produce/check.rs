@@ -32,13 +32,15 @@ pub(super) fn request(frame: &[u8], topics: &Topics, plan: &mut Plan) -> Result<
     }
     let parts = &mut plan.parts[first..];
     check_leading_headers(parts, frame, body.transactional_id.is_some());
+    let mut is_transactional = false;
     for part in parts {
-        check_part(part, frame, header.version, body.acks);
+        is_transactional |= check_part(part, frame, header.version, body.acks);
     }
     plan.requests.push(Request {
         version: header.version,
         correlation_id: header.correlation_id,
         acks: body.acks,
+        transactional_id: is_transactional.then(|| body.transactional_id.as_deref().map(Box::from)).flatten(),
         topics: first_topic..plan.topics.len(),
     });
     Ok(())
@@ -65,6 +67,7 @@ fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &
             base_offset: -1,
             log_start_offset: -1,
             awaits: 0,
+            guard: None,
             replaced: false,
         });
     }
@@ -104,21 +107,26 @@ fn check_leading_headers(parts: &mut [Part], frame: &[u8], has_transactional_id:
     }
 }
 
-/// Checks what one partition is given.
-fn check_part(part: &mut Part, frame: &[u8], version: i16, acks: i16) {
-    let Some(partition) = part.partition.clone().filter(|_| part.error == ErrorCode::NONE) else { return };
-    let batch = match sole_batch(&frame[part.batch.clone()], version) {
-        Ok(batch) => batch,
-        Err(error) => return part.refuse(error, None),
-    };
-    part.batch.end = part.batch.start + batch.size();
-    if !(-1..=1).contains(&acks) {
-        return part.refuse(ErrorCode::INVALID_REQUIRED_ACKS, None);
+/// Checks what one partition is given. True for a batch of a transaction that passed.
+fn check_part(part: &mut Part, frame: &[u8], version: i16, acks: i16) -> bool {
+    let Some(partition) = part.partition.clone().filter(|_| part.error == ErrorCode::NONE) else { return false };
+    match sole_batch(&frame[part.batch.clone()], version) {
+        Ok(batch) => {
+            part.batch.end = part.batch.start + batch.size();
+            if !(-1..=1).contains(&acks) {
+                part.refuse(ErrorCode::INVALID_REQUIRED_ACKS, None);
+            } else if is_internal(&partition.topic.name) {
+                part.refuse(ErrorCode::INVALID_TOPIC_EXCEPTION, None);
+            } else {
+                check_batch(part, &batch, &partition);
+            }
+            part.error == ErrorCode::NONE && batch.is_transactional()
+        }
+        Err(error) => {
+            part.refuse(error, None);
+            false
+        }
     }
-    if is_internal(&partition.topic.name) {
-        return part.refuse(ErrorCode::INVALID_TOPIC_EXCEPTION, None);
-    }
-    check_batch(part, &batch, &partition);
 }
 
 /// The one whole batch in what a partition is given. A rest that is no whole batch is dropped.
@@ -155,10 +163,7 @@ fn check_batch(part: &mut Part, batch: &Batch<'_>, partition: &Partition) {
         return part.refuse_at_log(ErrorCode::INVALID_RECORD);
     }
     if batch.has_producer_id() && batch.base_sequence() < 0 {
-        return part.refuse_at_log(ErrorCode::INVALID_RECORD);
-    }
-    if batch.is_transactional() {
-        part.refuse(ErrorCode::INVALID_TXN_STATE, None);
+        part.refuse_at_log(ErrorCode::INVALID_RECORD);
     }
 }
 

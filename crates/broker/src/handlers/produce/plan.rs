@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
+use milena_log::VerificationGuard;
 use milena_protocol::{ErrorCode, Uuid};
 
 use super::records::{RejectedRecord, Rejection};
@@ -71,6 +72,8 @@ pub(super) struct Request {
     pub correlation_id: i32,
     /// As the client gave it.
     pub acks: i16,
+    /// Of the transaction that some of its batches belong to.
+    pub transactional_id: Option<Box<str>>,
     /// Its topics, as positions in [`Plan::topics`].
     pub topics: Range<usize>,
 }
@@ -127,6 +130,8 @@ pub(super) struct Part {
     pub log_start_offset: i64,
     /// The log end offset that must be reached by what may be acknowledged before this is; 0 when nothing is in the way.
     pub awaits: i64,
+    /// What the log asks for before a transaction begins in the partition.
+    pub guard: Option<VerificationGuard>,
     /// A later entry for the same partition in the same request has taken this one's place: it is neither written nor
     /// answered.
     pub replaced: bool,

@@ -1,0 +1,45 @@
+//! DescribeTransactions. v0: flexible.
+
+use std::sync::Arc;
+
+use milena_coordinator::transaction::{Reply as TransactionReply, Request};
+use milena_net::{LocalBoxFuture, Reply};
+use milena_protocol::messages::DescribeTransactionsRequest;
+use milena_protocol::messages::describe_transactions_response::{DescribeTransactionsResponse, TransactionState};
+use milena_protocol::{ApiKey, ErrorCode};
+
+use crate::dispatch::frame;
+use crate::ports::Ports;
+use crate::registry::Api;
+use crate::request::{OwnedRequest, Refusal};
+
+/// The registry's line.
+pub const API: Api = Api::later(ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, handle);
+
+fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+    Box::pin(async move {
+        let call = request.call();
+        let asked: DescribeTransactionsRequest<'_> = call.request()?;
+        let mut transaction_states = Vec::with_capacity(asked.transactional_ids.len());
+        for id in &asked.transactional_ids {
+            let described = match describe(id, &ports).await {
+                Ok(described) => described,
+                Err(error) => {
+                    TransactionState { error_code: error.0, transactional_id: id.as_ref().into(), ..Default::default() }
+                }
+            };
+            transaction_states.push(described);
+        }
+        frame(|out| call.answer(out, &DescribeTransactionsResponse { transaction_states, ..Default::default() }))
+    })
+}
+
+async fn describe(id: &str, ports: &Ports) -> Result<TransactionState<'static>, ErrorCode> {
+    if id.is_empty() {
+        return Err(ErrorCode::INVALID_REQUEST);
+    }
+    match ports.coordinators.transactions().request(id, Request::Describe(id)).get().await? {
+        TransactionReply::Described(described) => Ok(*described),
+        _ => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
+    }
+}

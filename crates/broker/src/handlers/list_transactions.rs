@@ -1,0 +1,79 @@
+//! ListTransactions. v0: flexible. v1: by duration. v2: by a pattern of transactional ids.
+
+use std::sync::Arc;
+
+use milena_coordinator::transaction::{ListFilter, Reply as TransactionReply, Request, State};
+use milena_net::{LocalBoxFuture, Reply};
+use milena_protocol::messages::{ListTransactionsRequest, ListTransactionsResponse};
+use milena_protocol::{ApiKey, ErrorCode};
+use regex_lite::Regex;
+
+use crate::dispatch::frame;
+use crate::ports::Ports;
+use crate::registry::Api;
+use crate::request::{OwnedRequest, Refusal};
+
+/// The registry's line.
+pub const API: Api = Api::later(ApiKey::LIST_TRANSACTIONS, 0..=2, handle);
+
+fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+    Box::pin(async move {
+        let call = request.call();
+        let asked: ListTransactionsRequest<'_> = call.request()?;
+        let mut response = list(&asked, &ports).await;
+        if response.error_code == 0 {
+            let unknown = asked.state_filters.iter().filter(|name| !State::is_name(name)).cloned();
+            response.unknown_state_filters = unknown.collect();
+        }
+        frame(|out| call.answer(out, &response))
+    })
+}
+
+async fn list<'r>(asked: &ListTransactionsRequest<'r>, ports: &Ports) -> ListTransactionsResponse<'r> {
+    let failed = |error: ErrorCode| ListTransactionsResponse { error_code: error.0, ..Default::default() };
+    let Ok(pattern) = pattern(asked.transactional_id_pattern.as_deref()) else {
+        return failed(ErrorCode::INVALID_REGULAR_EXPRESSION);
+    };
+    let admits = |id: &str| pattern.as_ref().is_none_or(|pattern| pattern.is_match(id));
+    let filter = || ListFilter {
+        states: &asked.state_filters,
+        producer_ids: &asked.producer_id_filters,
+        longer_than_ms: asked.duration_filter,
+        admits: &admits,
+    };
+    let answers = ports.coordinators.transactions().request_all(|| Request::List(filter()));
+    let mut response = ListTransactionsResponse::default();
+    for answer in answers {
+        match answer.get().await {
+            Ok(TransactionReply::Listed(listed)) => response.transaction_states.extend(listed),
+            // It is another broker's by now.
+            Err(ErrorCode::NOT_COORDINATOR) => {}
+            other => return failed(other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR)),
+        }
+    }
+    response
+}
+
+/// An expression that matches whole transactional ids; an empty one is none.
+fn pattern(asked: Option<&str>) -> Result<Option<Regex>, regex_lite::Error> {
+    let Some(pattern) = asked.filter(|pattern| !pattern.is_empty()) else { return Ok(None) };
+    // By itself first, so that no parenthesis closes the group around it.
+    Regex::new(pattern)?;
+    Regex::new(&format!("^(?:{pattern})$")).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_whole_ids() {
+        let matches = |asked, id| pattern(asked).unwrap().is_none_or(|pattern| pattern.is_match(id));
+        assert!(matches(Some("tx-.*"), "tx-1") && matches(Some("a|tx-1"), "tx-1"));
+        assert!(matches(None, "x") && matches(Some(""), "x"));
+        assert!(!matches(Some("tx"), "tx-1") && !matches(Some("x-1"), "tx-1"));
+        for wrong in ["(", "a)(b", "["] {
+            assert!(pattern(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! WriteTxnMarkers. v1: flexible. v2: the transactions' version.
+
+use std::sync::Arc;
+
+use milena_log::Marker;
+use milena_net::{LocalBoxFuture, Reply};
+use milena_protocol::messages::WriteTxnMarkersRequest;
+use milena_protocol::messages::write_txn_markers_request::WritableTxnMarker;
+use milena_protocol::messages::write_txn_markers_response::{
+    WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult, WriteTxnMarkersResponse,
+};
+use milena_protocol::{ApiKey, ErrorCode};
+use milena_records::EndTransaction;
+
+use crate::dispatch::frame;
+use crate::partition::Partition;
+use crate::ports::Ports;
+use crate::purgatory::Waiting;
+use crate::registry::Api;
+use crate::request::{OwnedRequest, Refusal};
+
+/// The registry's line.
+pub const API: Api = Api::later(ApiKey::WRITE_TXN_MARKERS, 1..=2, handle);
+
+fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+    Box::pin(async move {
+        let call = request.call();
+        let asked: WriteTxnMarkersRequest<'_> = call.request()?;
+        let mut markers = Vec::with_capacity(asked.markers.len());
+        for marker in &asked.markers {
+            markers.push(write(marker, &ports).await);
+        }
+        frame(|out| call.answer(out, &WriteTxnMarkersResponse { markers }))
+    })
+}
+
+/// Writes one marker to its partitions; comes back when all are committed.
+async fn write<'r>(asked: &'r WritableTxnMarker<'r>, ports: &Ports) -> WritableTxnMarkerResult<'r> {
+    let marker = Marker {
+        producer_id: asked.producer_id,
+        producer_epoch: asked.producer_epoch,
+        end: EndTransaction { committed: asked.transaction_result, coordinator_epoch: asked.coordinator_epoch },
+        transaction_version: asked.transaction_version.into(),
+        log_append_time: false,
+    };
+    let mut topics = Vec::with_capacity(asked.topics.len());
+    for topic in &asked.topics {
+        let append = |index: &i32| (*index, ports.coordinators.markers().append(&topic.name, *index, marker));
+        let appended: Vec<_> = topic.partition_indexes.iter().map(append).collect();
+        let mut partitions = Vec::with_capacity(appended.len());
+        for (partition_index, appended) in appended {
+            let outcome = match appended {
+                Ok((partition, end)) => committed(&partition, end).await,
+                Err(error) => Err(error),
+            };
+            let error_code = outcome.err().unwrap_or(ErrorCode::NONE).0;
+            partitions.push(WritableTxnMarkerPartitionResult { partition_index, error_code });
+        }
+        topics.push(WritableTxnMarkerTopicResult { name: topic.name.as_ref().into(), partitions });
+    }
+    WritableTxnMarkerResult { producer_id: asked.producer_id, topics }
+}
+
+async fn committed(partition: &Arc<Partition>, end: i64) -> Result<(), ErrorCode> {
+    let waiting = Waiting::join([Arc::clone(partition)].into_iter());
+    loop {
+        match partition.acknowledges(end) {
+            Some(outcome) => return outcome,
+            None => waiting.changed().await,
+        }
+    }
+}

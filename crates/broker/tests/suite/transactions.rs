@@ -1,0 +1,165 @@
+//! Transactions of a whole broker: what readers see, and what a kill leaves.
+
+use milena_testkit::batch::Batch;
+use milena_testkit::client::RawClient;
+use milena_testkit::wire;
+use serde_json::{Value, json};
+
+use crate::common::child::Process;
+use crate::common::requests::{create_topic, fetch_request};
+use crate::common::{Node, TempDir, format_directory};
+
+const TRANSACTIONAL: i16 = 0x10;
+const TIME: i64 = 1_700_000_000_000;
+
+/// Id and epoch.
+type Producer = (i64, i64);
+
+/// Asks until the coordinator is there and not busy with the transactional id.
+fn patiently(client: &mut RawClient, api: &str, version: i16, body: &Value) -> Value {
+    loop {
+        let answer = client.call(api, version, body).unwrap();
+        // Loading, not available, not coordinator, concurrent transactions.
+        if ![14, 15, 16, 51].contains(&answer["errorCode"].as_i64().unwrap()) {
+            return answer;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn init(client: &mut RawClient) -> Producer {
+    patiently(client, "FindCoordinator", 3, &json!({"key": "x", "keyType": 1}));
+    let body = json!({"transactionalId": "x", "transactionTimeoutMs": 60000, "producerId": -1, "producerEpoch": -1});
+    producer(&patiently(client, "InitProducerId", 4, &body))
+}
+
+fn producer(answer: &Value) -> Producer {
+    assert_eq!(answer["errorCode"], 0, "{answer}");
+    (answer["producerId"].as_i64().unwrap(), answer["producerEpoch"].as_i64().unwrap())
+}
+
+/// Produces one batch of one record in the transaction; the error code.
+fn send(client: &mut RawClient, version: i16, (id, epoch): Producer, sequence: i32, partition: i32) -> i64 {
+    let batch = Batch {
+        producer_id: id,
+        producer_epoch: epoch as i16,
+        base_sequence: sequence,
+        attributes: TRANSACTIONAL,
+        ..Batch::of(1, TIME)
+    };
+    let partition = json!({"index": partition, "records": wire::base64(&batch.build())});
+    let topic = json!({"name": "t", "partitionData": [partition]});
+    let body = json!({"transactionalId": "x", "acks": -1, "timeoutMs": 10000, "topicData": [topic]});
+    let answer = client.call("Produce", version, &body).unwrap();
+    answer["responses"][0]["partitionResponses"][0]["errorCode"].as_i64().unwrap()
+}
+
+fn end(client: &mut RawClient, (id, epoch): Producer, committed: bool) -> Value {
+    let body = json!({"transactionalId": "x", "producerId": id, "producerEpoch": epoch, "committed": committed});
+    client.call("EndTxn", 5, &body).unwrap()
+}
+
+/// High watermark, last stable offset, first offsets of aborted transactions, and whether there are records, for a reader of
+/// committed records from `offset` on.
+fn view(client: &mut RawClient, partition: i32, offset: i64) -> (i64, i64, Vec<i64>, bool) {
+    let mut body = fetch_request("t", "", partition, offset);
+    body["isolationLevel"] = 1.into();
+    body["maxWaitMs"] = 0.into();
+    let answer = client.call("Fetch", 12, &body).unwrap();
+    let partition = &answer["responses"][0]["partitions"][0];
+    assert_eq!(partition["errorCode"], 0, "{answer}");
+    let aborted = partition["abortedTransactions"].as_array().unwrap().iter();
+    (
+        partition["highWatermark"].as_i64().unwrap(),
+        partition["lastStableOffset"].as_i64().unwrap(),
+        aborted.map(|aborted| aborted["firstOffset"].as_i64().unwrap()).collect(),
+        !partition["records"].as_str().unwrap_or_default().is_empty(),
+    )
+}
+
+fn state(client: &mut RawClient) -> String {
+    let answer = client.call("DescribeTransactions", 0, &json!({"transactionalIds": ["x"]})).unwrap();
+    answer["transactionStates"][0]["transactionState"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn readers_of_committed_records_wait_for_the_end_and_learn_what_was_aborted() {
+    let node = Node::start();
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[]);
+    let first = init(&mut client);
+    assert_eq!(send(&mut client, 12, first, 0, 0), 0);
+    assert_eq!(view(&mut client, 0, 0), (1, 0, vec![], false));
+    let second = producer(&end(&mut client, first, false));
+    assert_eq!(view(&mut client, 0, 0), (2, 2, vec![0], true));
+    assert_eq!(send(&mut client, 12, second, 0, 0), 0);
+    producer(&end(&mut client, second, true));
+    assert_eq!(view(&mut client, 0, 2), (4, 4, vec![], true));
+    assert_eq!(send(&mut client, 12, first, 1, 0), 47, "its epoch is over");
+}
+
+#[test]
+fn older_clients_add_partitions_themselves() {
+    let node = Node::start();
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[]);
+    let producer = init(&mut client);
+    assert_eq!([9, 11].map(|version| send(&mut client, version, producer, 0, 0)), [48, 120]);
+    let topics = json!([{"name": "t", "partitions": [0]}]);
+    let body = json!({
+        "v3AndBelowTransactionalId": "x", "v3AndBelowProducerId": producer.0,
+        "v3AndBelowProducerEpoch": producer.1, "v3AndBelowTopics": topics,
+    });
+    client.call("AddPartitionsToTxn", 3, &body).unwrap();
+    assert_eq!(send(&mut client, 9, producer, 0, 0), 0);
+}
+
+#[test]
+fn a_transaction_goes_on_after_a_kill_and_its_decision_is_carried_out() {
+    let dir = TempDir::with_prefix("milena-transactions-").unwrap();
+    let data = dir.path().join("data");
+    format_directory(&data);
+    let process = Process::start(&data);
+    let mut client = process.client();
+    create_topic(&mut client, "t", 2, &[]);
+    let first = init(&mut client);
+    assert_eq!(send(&mut client, 12, first, 0, 0), 0);
+    process.kill();
+    let process = Process::start(&data);
+    let mut client = process.client();
+    init_is_loaded(&mut client);
+    assert_eq!((state(&mut client).as_str(), view(&mut client, 0, 0).1), ("Ongoing", 0));
+    assert_eq!(send(&mut client, 12, first, 0, 1), 0);
+    let second = producer(&end(&mut client, first, true));
+    process.kill();
+    let node = Node::on(dir);
+    let mut client = node.client();
+    init_is_loaded(&mut client);
+    assert_eq!(state(&mut client), "CompleteCommit");
+    assert_eq!([0, 1].map(|partition| view(&mut client, partition, 0)), [(2, 2, vec![], true), (2, 2, vec![], true)]);
+    assert_eq!(producer(&end(&mut client, first, true)), second, "the same end again");
+}
+
+/// Waits until the coordinator has read its log.
+fn init_is_loaded(client: &mut RawClient) {
+    loop {
+        let answer = client.call("DescribeTransactions", 0, &json!({"transactionalIds": ["x"]})).unwrap();
+        if answer["transactionStates"][0]["errorCode"] == 0 {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn where_every_record_is_flushed_a_transaction_is_complete_when_its_markers_are() {
+    let node = Node::start_with(&["log.flush.interval.messages=1"]);
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[]);
+    let first = init(&mut client);
+    // The coordinator's own record waits for a flush.
+    while send(&mut client, 12, first, 0, 0) == 51 {}
+    producer(&end(&mut client, first, true));
+    while state(&mut client) != "CompleteCommit" {}
+    assert_eq!(view(&mut client, 0, 0), (2, 2, vec![], true));
+}
