@@ -370,7 +370,7 @@ impl<'a> Stored<'a> {
             Some(codec) => codec.name().to_owned(),
             None => format!("codec{}", bits & 7),
         };
-        for (bit, name) in [(3, "logAppendTime"), (4, "transactional"), (5, "control"), (6, "deleteHorizon")] {
+        for (bit, name) in [(3, "logAppendTime"), (4, "txn"), (5, "control"), (6, "deleteHorizon")] {
             if bits & 1 << bit != 0 {
                 text += "|";
                 text += name;

@@ -28,6 +28,7 @@ mod session;
 mod stored;
 mod topics;
 mod ts;
+mod txn;
 mod vers;
 
 use anyhow::Result;
@@ -60,6 +61,7 @@ pub(super) fn run(cx: &mut Context<'_>, id: &str) -> Result<Option<Value>> {
         "session" => session::run(cx, &parts[1..]),
         "topics" => topics::run(cx, &parts[1..]),
         "ts" => ts::run(cx, &parts[1..]),
+        "txn" => txn::run(cx, &parts[1..]),
         "vers" => vers::run(cx, &parts[1..]),
         _ => Ok(None),
     }
