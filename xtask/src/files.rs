@@ -2,6 +2,7 @@
 //! partitions, and its broker starts on the directory and serves what is there. Below, what Milena makes of Kafka's, and logs that
 //! both compact.
 
+mod broken;
 mod clients;
 mod compacted;
 mod damage;
@@ -27,7 +28,7 @@ const PARTITIONS: i32 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     server: crate::target::Target,
-    /// Only these parts, with commas between them: left, dump, hops, compacted, tools
+    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, broken
     #[arg(long)]
     only: Option<String>,
 }
@@ -35,8 +36,14 @@ pub(crate) struct Args {
 /// A part of the step: compares, and gives the number of comparisons.
 type Part = fn(&Options, &Path) -> Result<usize>;
 
-const PARTS: [(&str, Part); 5] =
-    [("left", left), ("dump", dumps), ("hops", hops), ("compacted", compacted::compare), ("tools", tools::compare)];
+const PARTS: [(&str, Part); 6] = [
+    ("left", left),
+    ("dump", dumps),
+    ("hops", hops),
+    ("compacted", compacted::compare),
+    ("tools", tools::compare),
+    ("broken", |options, _| broken::starts(options)),
+];
 
 /// Runs the check and says how much it covered.
 pub(crate) fn run(args: &Args) -> Result<()> {
