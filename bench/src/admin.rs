@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::messages::{self, TOPIC_ID_VERSION, Topic, api};
+use crate::messages::{self, Resource, TOPIC_ID_VERSION, Topic, api};
 use crate::producer::Identity;
 use crate::wire::Reader;
 
@@ -125,6 +125,18 @@ impl Admin {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Sets one value of a configuration.
+    pub(crate) fn alter_config(&mut self, resource: Resource<'_>, key: &str, value: &str) -> Result<()> {
+        let reply = self.call(messages::alter_config(resource, key, value))?;
+        messages::check_code(messages::read_alter_config(self.open(&reply)?)?, "IncrementalAlterConfigs")
+    }
+
+    /// Produces one batch to the first partition.
+    pub(crate) fn produce(&mut self, version: i16, topic: &Topic, batch: &[u8]) -> Result<()> {
+        let reply = self.call(messages::produce(version, topic, -1, &[(0, batch)]).bytes)?;
+        messages::read_produce(self.open(&reply)?, version, |_, _| Ok(()))
     }
 
     /// Gets an idempotent producer's id and epoch, waiting while the server loads its coordinator.

@@ -91,7 +91,7 @@ pub(crate) enum Payload {
 /// The shape of the batches of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchSpec {
-    /// Bytes of a record's value; keys are null.
+    /// Bytes of a record's value.
     pub record_bytes: usize,
     /// Uncompressed bytes that a batch holds at most; a larger single record still makes a batch.
     pub batch_bytes: usize,
@@ -101,6 +101,8 @@ pub(crate) struct BatchSpec {
     pub codec: Codec,
     /// Content of the values.
     pub payload: Payload,
+    /// How many keys there are, one of them in each record; null ones without it.
+    pub keys: Option<u64>,
 }
 
 /// A batch ready to be sent, with its base offset zero.
@@ -145,20 +147,25 @@ pub(crate) fn build(spec: &BatchSpec, seed: u64) -> Result<Batch> {
 fn wants_more(spec: &BatchSpec, bytes: usize, count: u32) -> bool {
     match spec.records {
         Some(records) => count < records,
-        // 16 bytes cover a record's own header for any value under 128 MiB.
-        None => count == 0 || HEADER_BYTES + bytes + spec.record_bytes + 16 <= spec.batch_bytes,
+        // 32 bytes cover a record's own header and key for any value under 128 MiB.
+        None => {
+            count == 0 || HEADER_BYTES + bytes + spec.record_bytes + spec.keys.map_or(16, |_| 32) <= spec.batch_bytes
+        }
     }
 }
 
 fn put_record(out: &mut Vec<u8>, spec: &BatchSpec, offset_delta: i64, random: &mut Random) {
     let value_len = spec.record_bytes as i64;
-    // attributes, timestamp delta, null key and no headers take one byte each
-    let body = 4 + varint_len(offset_delta) + varint_len(value_len) + spec.record_bytes;
+    let key = spec.keys.map(|keys| (random.next() % keys).to_be_bytes());
+    // attributes, timestamp delta, length of the key and no headers take one byte each
+    let body =
+        4 + key.map_or(0, |key| key.len()) + varint_len(offset_delta) + varint_len(value_len) + spec.record_bytes;
     out.varint(body as i64);
     out.i8(0);
     out.varint(0);
     out.varint(offset_delta);
-    out.varint(-1);
+    out.varint(key.map_or(-1, |key| key.len() as i64));
+    out.raw(&key.unwrap_or_default()[..key.map_or(0, |key| key.len())]);
     out.varint(value_len);
     put_value(out, spec, random);
     out.varint(0);
@@ -301,16 +308,25 @@ mod tests {
     use super::*;
 
     fn spec(codec: Codec) -> BatchSpec {
-        BatchSpec { record_bytes: 1024, batch_bytes: 64 << 10, records: None, codec, payload: Payload::Json }
+        BatchSpec {
+            record_bytes: 1024,
+            batch_bytes: 64 << 10,
+            records: None,
+            codec,
+            payload: Payload::Json,
+            keys: None,
+        }
     }
 
     #[test]
     fn built_batches_fit_and_pass_the_walk() {
         for codec in [Codec::None, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
-            let batch = build(&spec(codec), 7).unwrap();
-            assert!(batch.bytes.len() <= 64 << 10);
-            let found = walk(&batch.bytes, 0, true, |_| ()).unwrap();
-            assert_eq!((found.records, found.bytes), (u64::from(batch.records), batch.bytes.len() as u64));
+            for keys in [None, Some(1000)] {
+                let batch = build(&BatchSpec { keys, ..spec(codec) }, 7).unwrap();
+                assert!(batch.bytes.len() <= 64 << 10);
+                let found = walk(&batch.bytes, 0, true, |_| ()).unwrap();
+                assert_eq!((found.records, found.bytes), (u64::from(batch.records), batch.bytes.len() as u64));
+            }
         }
     }
 

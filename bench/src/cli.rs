@@ -83,6 +83,13 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 1)]
         depth: usize,
     },
+    /// Fill a compacted topic, let the server clean it, and wait until it has.
+    Compact {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        compact: CompactArgs,
+    },
     /// Start a server and time it until it answers ApiVersions, then stop it.
     Startup {
         /// Address at which the server will listen.
@@ -218,6 +225,46 @@ pub(crate) struct Load {
     pub idempotent: bool,
 }
 
+/// What is cleaned.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CompactArgs {
+    /// The server's log directory, where its files are counted and its checkpoint is read.
+    #[arg(long)]
+    pub data_dir: PathBuf,
+    /// MiB of batches.
+    #[arg(long, default_value_t = 256)]
+    pub mib: u64,
+    /// Keys that the records have, all equally often.
+    #[arg(long, default_value_t = 100_000)]
+    pub keys: u64,
+    /// Size of a segment.
+    #[arg(long, default_value_t = 32 << 20)]
+    pub segment_bytes: u64,
+    /// Bytes of a record's value.
+    #[arg(long, default_value_t = 1024)]
+    pub record_bytes: usize,
+    /// Compression.
+    #[arg(long, value_enum, default_value_t = Codec::None)]
+    pub codec: Codec,
+    /// Content of the values.
+    #[arg(long, value_enum, default_value_t = Payload::Random)]
+    pub payload: Payload,
+}
+
+impl CompactArgs {
+    /// The shape of the batches.
+    pub(crate) fn batch_spec(&self) -> BatchSpec {
+        BatchSpec {
+            record_bytes: self.record_bytes,
+            batch_bytes: 64 << 10,
+            records: None,
+            codec: self.codec,
+            payload: self.payload,
+            keys: Some(self.keys),
+        }
+    }
+}
+
 impl Load {
     /// The shape of the batches.
     pub(crate) fn batch_spec(&self) -> BatchSpec {
@@ -227,6 +274,7 @@ impl Load {
             records: self.records,
             codec: self.codec,
             payload: self.payload,
+            keys: None,
         }
     }
 }

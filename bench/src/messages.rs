@@ -20,6 +20,7 @@ pub(crate) mod api {
     pub(crate) const CREATE_TOPICS: i16 = 19;
     pub(crate) const DELETE_TOPICS: i16 = 20;
     pub(crate) const INIT_PRODUCER_ID: i16 = 22;
+    pub(crate) const INCREMENTAL_ALTER_CONFIGS: i16 = 44;
 }
 
 /// Produce and Fetch versions from this one on carry topic ids.
@@ -38,6 +39,15 @@ pub(crate) struct Topic {
     pub id: Uuid,
     /// How many partitions it has.
     pub partitions: u32,
+}
+
+/// Whose configuration is changed.
+#[derive(Clone, Copy)]
+pub(crate) enum Resource<'a> {
+    /// A topic's.
+    Topic(&'a str),
+    /// That of all brokers.
+    Brokers,
 }
 
 /// Builds a whole frame, length prefix included, around the body that `body` appends.
@@ -142,6 +152,34 @@ pub(crate) fn read_create_topic(mut reader: Reader<'_>) -> Result<i16> {
     ensure!(reader.compact_len()? == Some(1), "CreateTopics answers for another number of topics");
     reader.compact_str()?;
     reader.uuid()?;
+    reader.i16()
+}
+
+/// IncrementalAlterConfigs 1: sets one value.
+pub(crate) fn alter_config(resource: Resource<'_>, key: &str, value: &str) -> Vec<u8> {
+    let (kind, name) = match resource {
+        Resource::Topic(name) => (2, name),
+        Resource::Brokers => (4, ""),
+    };
+    frame(api::INCREMENTAL_ALTER_CONFIGS, 1, |out| {
+        out.compact_len(1);
+        out.i8(kind);
+        out.compact_str(name);
+        out.compact_len(1);
+        out.compact_str(key);
+        out.i8(0); // set
+        out.compact_str(value);
+        out.no_tags();
+        out.no_tags();
+        out.i8(0); // not only validated
+        out.no_tags();
+    })
+}
+
+/// Reads the error code of an IncrementalAlterConfigs 1 reply.
+pub(crate) fn read_alter_config(mut reader: Reader<'_>) -> Result<i16> {
+    reader.i32()?; // throttle, ms
+    ensure!(reader.compact_len()? == Some(1), "IncrementalAlterConfigs answers for another number of resources");
     reader.i16()
 }
 

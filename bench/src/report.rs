@@ -67,6 +67,14 @@ pub(crate) fn call(target: &Target, stats: &Stats, measured: &Measured) -> Value
     Value::Object(out)
 }
 
+/// The report of `compact`: the bytes before and after, and how many offsets were cleaned.
+pub(crate) fn compact(target: &Target, (dirty, left): (u64, u64), offsets: u64, measured: &Measured) -> Value {
+    let work = Work { records: offsets, bytes: dirty, ..Work::default() };
+    let mut out = common(target, measured, &work);
+    put(&mut out, "bytes_left", json!(left));
+    Value::Object(out)
+}
+
 fn common(target: &Target, measured: &Measured, work: &Work) -> Map<String, Value> {
     let client = &measured.client;
     let wall = client.wall_s;

@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
 }
 
 /// A topic name that no other run has.
-fn own_name(what: &str) -> String {
+pub(crate) fn own_name(what: &str) -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     format!("kbench-{what}-{}-{}", std::process::id(), since.as_millis())
 }
