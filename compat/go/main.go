@@ -22,7 +22,7 @@ import (
 const (
 	records    = 60
 	partitions = 3
-	group      = "go-group"
+	group      = "go-group-"
 	topic      = "go-none-one"
 	step       = 5
 )
@@ -189,7 +189,7 @@ type member struct {
 	first map[int32]int64
 }
 
-func join(bootstrap string) *member {
+func join(bootstrap, protocol string) *member {
 	m := &member{owned: map[int32]bool{}, first: map[int32]int64{}}
 	own := func(owns bool) func(context.Context, *kgo.Client, map[string][]int32) {
 		return func(_ context.Context, _ *kgo.Client, changed map[string][]int32) {
@@ -203,10 +203,13 @@ func join(bootstrap string) *member {
 			}
 		}
 	}
-	m.cl = client(bootstrap, kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
-		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(300*time.Millisecond), kgo.FetchMaxWait(50*time.Millisecond),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.OnPartitionsAssigned(own(true)), kgo.OnPartitionsRevoked(own(false)), kgo.OnPartitionsLost(own(false)))
+	options := []kgo.Opt{kgo.SessionTimeout(6 * time.Second), kgo.HeartbeatInterval(300 * time.Millisecond)}
+	if protocol == "consumer" {
+		options = []kgo.Opt{kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer())}
+	}
+	m.cl = client(bootstrap, append(options, kgo.ConsumerGroup(group+protocol), kgo.ConsumeTopics(topic),
+		kgo.DisableAutoCommit(), kgo.FetchMaxWait(50*time.Millisecond), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.OnPartitionsAssigned(own(true)), kgo.OnPartitionsRevoked(own(false)), kgo.OnPartitionsLost(own(false)))...)
 	go func() {
 		for {
 			fetches := m.cl.PollFetches(context.Background())
@@ -264,20 +267,20 @@ func until(holds func() bool, what string) {
 }
 
 func hold(bootstrap string) {
-	m := join(bootstrap)
+	m := join(bootstrap, "classic")
 	until(func() bool { owned, _ := m.state(); return len(owned) == partitions }, "no assignment")
 	fmt.Println("holding")
 	select {}
 }
 
-func turn(ctx context.Context, bootstrap string, number int64) {
-	a := join(bootstrap)
+func turn(ctx context.Context, bootstrap string, number int64, protocol string) {
+	a := join(bootstrap, protocol)
 	until(func() bool { _, first := a.state(); return len(first) == partitions }, "the first member does not read all")
 	_, first := a.state()
 	for p, offset := range first {
 		check(offset == step*number, "partition %d begins at %d", p, offset)
 	}
-	b := join(bootstrap)
+	b := join(bootstrap, protocol)
 	until(func() bool {
 		of, _ := a.state()
 		other, _ := b.state()
@@ -292,13 +295,13 @@ func turn(ctx context.Context, bootstrap string, number int64) {
 	a.cl.Close()
 	admin := kadm.NewClient(client(bootstrap))
 	defer admin.Close()
-	committed, err := admin.FetchOffsets(ctx, group)
+	committed, err := admin.FetchOffsets(ctx, group+protocol)
 	must(err)
 	for p := range int32(partitions) {
 		at, there := committed.Lookup(topic, p)
 		check(there && at.At == step*(number+1), "committed %d of partition %d", at.At, p)
 	}
-	fmt.Printf("go: turn %d of the group\n", number)
+	fmt.Printf("go: turn %d of the %s group\n", number, protocol)
 }
 
 func main() {
@@ -313,7 +316,7 @@ func main() {
 	case "group":
 		number, err := strconv.ParseInt(os.Args[4], 10, 64)
 		must(err)
-		turn(ctx, os.Args[2], number)
+		turn(ctx, os.Args[2], number, os.Args[5])
 	default:
 		verify(ctx, os.Args[2], base, strings.Split(os.Args[4], ","))
 	}

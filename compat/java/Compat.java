@@ -36,7 +36,7 @@ public class Compat {
     static final String[] MODES = {"idempotent", "one", "zero"};
     static final int RECORDS = 60;
     static final int PARTITIONS = 3;
-    static final String GROUP = "java-group";
+    static final String GROUP = "java-group-";
     static final String TOPIC = "java-none-one";
     static final int STEP = 5;
 
@@ -50,7 +50,7 @@ public class Compat {
         } else if (args[0].equals("hold")) {
             hold(bootstrap);
         } else if (args[0].equals("group")) {
-            group(bootstrap, Integer.parseInt(args[3]));
+            group(bootstrap, Integer.parseInt(args[3]), args[4]);
         } else {
             verify(bootstrap, base, List.of(args[3].split(",")));
         }
@@ -210,13 +210,16 @@ public class Compat {
         final KafkaConsumer<byte[], byte[]> consumer;
         final Map<Integer, Long> first = new HashMap<>();
 
-        Member(String bootstrap) {
+        Member(String bootstrap, String protocol) {
             Map<String, Object> config = config(bootstrap);
-            config.put("group.id", GROUP);
+            config.put("group.id", GROUP + protocol);
+            config.put("group.protocol", protocol);
             config.put("auto.offset.reset", "earliest");
             config.put("enable.auto.commit", false);
-            config.put("session.timeout.ms", 6000);
-            config.put("heartbeat.interval.ms", 300);
+            if (protocol.equals("classic")) {
+                config.put("session.timeout.ms", 6000);
+                config.put("heartbeat.interval.ms", 300);
+            }
             config.put("fetch.max.wait.ms", 10);
             consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
             consumer.subscribe(List.of(TOPIC));
@@ -251,18 +254,18 @@ public class Compat {
     }
 
     static void hold(String bootstrap) {
-        var member = new Member(bootstrap);
+        var member = new Member(bootstrap, "classic");
         pollUntil(List.of(member), () -> member.owned().size() == PARTITIONS, "no assignment");
         System.out.println("holding");
         while (true) member.poll();
     }
 
-    static void group(String bootstrap, int turn) throws Exception {
+    static void group(String bootstrap, int turn, String protocol) throws Exception {
         long before = (long) STEP * turn, after = before + STEP;
-        try (var a = new Member(bootstrap)) {
+        try (var a = new Member(bootstrap, protocol)) {
             pollUntil(List.of(a), () -> a.first.size() == PARTITIONS, "the first member does not read all");
             check(a.first.values().stream().allMatch(offset -> offset == before), "begins at " + a.first);
-            try (var b = new Member(bootstrap)) {
+            try (var b = new Member(bootstrap, protocol)) {
                 pollUntil(List.of(a, b), () -> {
                     var all = new HashSet<>(a.owned());
                     all.addAll(b.owned());
@@ -277,11 +280,13 @@ public class Compat {
             check(committed.stream().allMatch(offset -> offset.offset() == after), "committed " + committed);
         }
         try (Admin admin = Admin.create(config(bootstrap))) {
-            var described = admin.describeConsumerGroups(List.of(GROUP)).all().get().get(GROUP);
+            String id = GROUP + protocol;
+            var described = admin.describeConsumerGroups(List.of(id)).all().get().get(id);
             check(described.groupState() == GroupState.EMPTY, "the group is " + described);
-            check(admin.listGroups().all().get().stream().anyMatch(group -> group.groupId().equals(GROUP)), "listGroups");
+            check(described.type().toString().equalsIgnoreCase(protocol), "the group is " + described);
+            check(admin.listGroups().all().get().stream().anyMatch(group -> group.groupId().equals(id)), "listGroups");
         }
-        System.out.println("java: turn " + turn + " of the group");
+        System.out.println("java: turn " + turn + " of the " + protocol + " group");
     }
 
     static void check(boolean holds, String what) {

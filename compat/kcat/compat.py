@@ -51,7 +51,7 @@ def group(bootstrap, turn):
     expected = "".join(f"{i}\n" for i in range(RECORDS)) if turn == 0 else ""
     if got != expected:
         raise AssertionError(f"turn {turn}: {got[:200]}")
-    print(f"kcat: turn {turn} of the group")
+    print(f"kcat: turn {turn} of the classic group")
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ async function group(kafka, turn) {
   const [{ partitions }] = await admin.fetchOffsets({ groupId: GROUP, topics: [TOPIC] });
   check(partitions.length === PARTITIONS && partitions.every((p) => Number(p.offset) === STEP * (turn + 1)), 'committed');
   await admin.disconnect();
-  console.log(`node: turn ${turn} of the group`);
+  console.log(`node: turn ${turn} of the classic group`);
 }
 
 async function main() {

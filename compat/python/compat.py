@@ -90,15 +90,16 @@ def verify(bootstrap, base, writers):
 class Member:
     """A consumer in the group of this program, and the first offset that it saw of each partition."""
 
-    def __init__(self, bootstrap):
+    def __init__(self, bootstrap, protocol="classic"):
+        own = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300} if protocol == "classic" else {}
         self.consumer = Consumer({
             "bootstrap.servers": bootstrap,
-            "group.id": GROUP,
+            "group.id": f"{GROUP}-{protocol}",
+            "group.protocol": protocol,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 300,
             "fetch.wait.max.ms": 10,
+            **own,
         })
         self.first = {}
         self.consumer.subscribe([TOPIC])
@@ -132,11 +133,11 @@ def hold(bootstrap):
         member.poll()
 
 
-def group(bootstrap, turn):
-    a = Member(bootstrap)
+def group(bootstrap, turn, protocol):
+    a = Member(bootstrap, protocol)
     poll_until([a], lambda: len(a.first) == PARTITIONS, "the first member does not read all")
     check(set(a.first.values()) == {STEP * turn}, f"begins at {a.first}")
-    b = Member(bootstrap)
+    b = Member(bootstrap, protocol)
     shared = lambda: a.owned() and b.owned() and a.owned() | b.owned() == set(range(PARTITIONS))
     poll_until([a, b], lambda: shared() and not a.owned() & b.owned(), "the partitions are not shared")
     for member in (a, b):
@@ -146,7 +147,7 @@ def group(bootstrap, turn):
     committed = a.consumer.committed([TopicPartition(TOPIC, p) for p in range(PARTITIONS)], 10)
     check({p.offset for p in committed} == {STEP * (turn + 1)}, f"committed {committed}")
     a.consumer.close()
-    print(f"python: turn {turn} of the group")
+    print(f"python: turn {turn} of the {protocol} group")
 
 
 def same(message, base):
@@ -165,6 +166,6 @@ if __name__ == "__main__":
     elif phase == "hold":
         hold(bootstrap)
     elif phase == "group":
-        group(bootstrap, int(sys.argv[4]))
+        group(bootstrap, int(sys.argv[4]), sys.argv[5])
     else:
         verify(bootstrap, base, sys.argv[4].split(","))

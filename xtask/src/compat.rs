@@ -39,11 +39,19 @@ pub(crate) struct Missing {
 }
 
 const NAMES: [&str; 5] = ["java", "python", "go", "node", "kcat"];
+/// Those that know the consumer protocol of groups.
+const CONSUMER_PROTOCOL: [&str; 3] = ["java", "python", "go"];
+/// The coordinator tells members how often to be heard of, and they hear of changes then.
+const PATIENCE: [(&str, &str); 3] = [
+    ("group.consumer.min.heartbeat.interval.ms", "200"),
+    ("group.consumer.heartbeat.interval.ms", "200"),
+    ("group.consumer.assignment.interval.ms", "100"),
+];
 
 /// Runs the clients; fails if one does, or if one is missing although it was asked for by name.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let names: Vec<&str> = args.clients.as_deref().map_or(NAMES.to_vec(), |list| list.split(',').collect());
-    let mut server = args.server.options()?.start()?;
+    let mut server = hasty(args.server.options()?).start()?;
     let missing = suite(&mut server, &names)?.missing;
     for one in &missing {
         println!("skipped {}: {}", one.name, one.why);
@@ -65,13 +73,17 @@ pub(crate) struct Done {
 
 /// Starts a server with these options and runs all clients that can be had.
 pub(crate) fn all(options: Options) -> Result<Done> {
-    let mut server = options.start()?;
+    let mut server = hasty(options).start()?;
     let outcome = suite(&mut server, &NAMES);
     if outcome.is_err() {
         server.keep();
         eprintln!("the server's folder is {}", server.dir().display());
     }
     outcome
+}
+
+fn hasty(options: Options) -> Options {
+    PATIENCE.iter().fold(options, |options, (key, value)| options.set(key, value))
 }
 
 fn suite(server: &mut Server, names: &[&str]) -> Result<Done> {
@@ -101,12 +113,14 @@ fn suite(server: &mut Server, names: &[&str]) -> Result<Done> {
     println!("killed and started again");
     read_all(&clients, server, &base)?;
     take_turns(&clients, server, &base, "2")?;
-    Ok(Done { phases: 7 * clients.len(), missing })
+    Ok(Done { phases: 7 * clients.len() + 3 * CONSUMER_PROTOCOL.len(), missing })
 }
 
 /// Every client takes its group through a turn.
 fn take_turns(clients: &[Client], server: &Server, base: &str, turn: &str) -> Result<()> {
-    at_once(clients, |client| phase(client, server, &["group"], base, &[turn]))
+    let with = |protocol| move |client: &Client| phase(client, server, &["group"], base, &[turn, protocol]);
+    at_once(clients, with("classic"))?;
+    at_once(clients.iter().filter(|client| CONSUMER_PROTOCOL.contains(&client.name)), with("consumer"))
 }
 
 /// What clients mostly wait in is done at once.

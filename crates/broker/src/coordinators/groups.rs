@@ -33,7 +33,6 @@ impl Kind for Groups {
             offsets_retention_ms: i64::from(config.offsets_retention_minutes()) * 60_000,
             offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms(),
             consumer_max_size: limit(config.group_consumer_max_size()),
-            consumer_assignors: config.list("group.consumer.assignors").to_vec(),
             metadata: Arc::new(Cluster { image: live.image.load_full(), config }),
         }
     }
@@ -86,6 +85,10 @@ impl Metadata for Cluster {
 
     fn names(&self) -> Vec<String> {
         self.image.topics().iter().map(|topic: &Arc<Topic>| topic.name.to_string()).collect()
+    }
+
+    fn assignors(&self) -> Vec<String> {
+        self.config.list("group.consumer.assignors").to_vec()
     }
 
     fn group_config(&self, id: &str, name: &str) -> i64 {

@@ -38,8 +38,6 @@ pub struct GroupSettings {
     pub offsets_retention_check_interval_ms: i64,
     /// Most members of a consumer group (`group.consumer.max.size`).
     pub consumer_max_size: usize,
-    /// Names of the assignors that members may ask for (`group.consumer.assignors`).
-    pub consumer_assignors: Vec<String>,
     /// The cluster.
     pub metadata: Arc<dyn Metadata>,
 }

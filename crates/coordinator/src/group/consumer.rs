@@ -37,8 +37,6 @@ pub(super) use record::Writing;
 const FIRST_EPOCH: i32 = 1;
 /// First version of OffsetCommit that knows member epochs.
 const FIRST_MEMBER_EPOCH_VERSION: i16 = 9;
-/// The assignor of a group whose members do not want another one.
-const DEFAULT_ASSIGNOR: &str = "uniform";
 
 /// What a regular expression stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -68,6 +66,8 @@ pub(super) struct ConsumerGroup {
     /// Who owns a partition, or is to give it up.
     owners: BTreeMap<(Uuid, i32), Arc<str>>,
     regexes: BTreeMap<String, Resolved>,
+    /// Version of the metadata in which they were last looked up, and when, ms since 1970.
+    looked_up: Option<(i64, i64)>,
     /// Version of the metadata that the hash was last compared with.
     compared_version: Option<i64>,
 }
@@ -151,11 +151,11 @@ impl ConsumerGroup {
         self.members.values().any(|member| self.topics_of(member).any(|name| name == topic))
     }
 
-    /// The assignor that most members want.
-    fn assignor<'m>(members: impl Iterator<Item = &'m Member>) -> &'m str {
+    /// The assignor that most members want; `None` when nobody wants any.
+    fn assignor<'m>(members: impl Iterator<Item = &'m Member>) -> Option<&'m str> {
         let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
         members.filter_map(|member| member.assignor.as_deref()).for_each(|name| *votes.entry(name).or_default() += 1);
-        votes.into_iter().max_by_key(|(_, votes)| *votes).map_or(DEFAULT_ASSIGNOR, |(name, _)| name)
+        votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(name, _)| name)
     }
 
     /// What each member should own, with `changed` among them in place of `gone`.
@@ -172,7 +172,8 @@ impl ConsumerGroup {
             assignee.target = target.cloned().unwrap_or_default();
             all.members.insert(Arc::clone(&member.id), assignee);
         }
-        assign::assign(Self::assignor(members), &all)
+        let default = metadata.assignors().into_iter().next().unwrap_or_default();
+        assign::assign(Self::assignor(members).unwrap_or(&default), &all)
     }
 
     /// Checks that offsets may be committed. Gives the member, when it speaks of an epoch that it has left.

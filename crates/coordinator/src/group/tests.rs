@@ -58,6 +58,10 @@ impl Metadata for Cluster {
         self.topics.keys().cloned().collect()
     }
 
+    fn assignors(&self) -> Vec<String> {
+        ["uniform", "range"].map(str::to_owned).to_vec()
+    }
+
     fn group_config(&self, _: &str, name: &str) -> i64 {
         match name {
             "consumer.session.timeout.ms" => 45_000,
@@ -78,7 +82,6 @@ fn settings() -> GroupSettings {
         offsets_retention_ms: 1_000_000,
         offsets_retention_check_interval_ms: 600_000,
         consumer_max_size: 3,
-        consumer_assignors: ["uniform", "range"].map(str::to_owned).to_vec(),
         metadata: Arc::new(Cluster::default()),
     }
 }

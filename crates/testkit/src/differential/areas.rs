@@ -4,6 +4,7 @@
 mod apiv;
 mod batch;
 mod batch_records;
+mod cgrp;
 mod comp;
 mod comp_payload;
 mod conf;
@@ -42,6 +43,7 @@ pub(super) fn run(cx: &mut Context<'_>, id: &str) -> Result<Option<Value>> {
     match parts[0] {
         "apiv" => apiv::run(cx, &parts[1..]),
         "batch" => batch::run(cx, &parts[1..]),
+        "cgrp" => cgrp::run(cx, &parts[1..]),
         "comp" => comp::run(cx, &parts[1..]),
         "conf" => conf::run(cx, &parts[1..]),
         "coord" => coord::run(cx, &parts[1..]),

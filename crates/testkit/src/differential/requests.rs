@@ -178,7 +178,8 @@ impl<'a> Side<'a> {
 
     /// The topic of the groups is made when somebody asks for one; `grp` is a group with an offset.
     fn wait_for_groups(&mut self) -> Result<()> {
-        let find = json!({"keyType": 0, "coordinatorKeys": ["grp", "none", "new", "other", ""]});
+        let find =
+            json!({"keyType": 0, "coordinatorKeys": ["grp", "none", "new", "other", "cg", "cg0", "cg1", "cgs0", ""]});
         let partition = json!({"partitionIndex": 1, "committedOffset": 2, "committedMetadata": "md"});
         let topics = json!([{"name": "alpha", "partitions": [partition]}]);
         let commit = json!({"groupId": "grp", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics});

@@ -55,7 +55,9 @@ impl ConsumerGroup {
             group_state: self.state().into(),
             group_epoch: self.epoch,
             assignment_epoch: self.target_epoch,
-            assignor_name: Self::assignor(self.members.values()).to_owned().into(),
+            assignor_name: Self::assignor(self.members.values())
+                .map_or_else(|| metadata.assignors().into_iter().next().unwrap_or_default(), str::to_owned)
+                .into(),
             members: self.members.values().map(|member| self.described(member, metadata)).collect(),
             ..Default::default()
         }

@@ -219,10 +219,10 @@ impl Step<'_> {
         }
         let known_expression = self.group.regexes.contains_key(&after.regex) || after.regex.is_empty();
         let gone = self.gone.as_slice();
-        let wants = |member| ConsumerGroup::assignor(self.group.members_with(member, gone));
-        let mut bumps = before.names != after.names
-            || (expression_changed && known_expression && !(is_new && after.regex.is_empty()))
-            || wants(None) != wants(Some(after));
+        let default = self.metadata.assignors().into_iter().next().unwrap_or_default();
+        let wanted = ConsumerGroup::assignor(self.group.members.values()).unwrap_or(&default);
+        let wants = ConsumerGroup::assignor(self.group.members_with(Some(after), gone)).unwrap_or(&default);
+        let mut bumps = before.names != after.names || (expression_changed && known_expression) || wanted != wants;
         if bumps || self.group.compared_version != Some(self.metadata.version()) {
             let hash = self.group.hash_of(self.group.members_with(Some(after), gone), self.metadata);
             bumps |= hash != self.group.metadata_hash;
@@ -325,10 +325,9 @@ fn check(heartbeat: &ConsumerHeartbeat<'_>, cx: &GroupCx<'_, '_>) -> Result<(), 
         LEAVE_FOR_NOW.. => {}
         _ => return invalid("MemberEpoch is invalid."),
     }
-    let known = &cx.settings().consumer_assignors;
     match request.server_assignor.as_deref() {
-        Some(name) if !known.iter().any(|known| known == name) => {
-            let known = known.join(", ");
+        Some(name) if !cx.settings().metadata.assignors().iter().any(|known| known == name) => {
+            let known = cx.settings().metadata.assignors().join(", ");
             let message = format!("ServerAssignor {name} is not supported. Supported assignors: {known}.");
             Err((ErrorCode::UNSUPPORTED_ASSIGNOR, message))
         }

@@ -20,6 +20,9 @@ pub trait Metadata: Debug + Send + Sync {
     /// The names of all topics.
     fn names(&self) -> Vec<String>;
 
+    /// The names of the assignors that members may ask for; the first one is that of those who do not ask.
+    fn assignors(&self) -> Vec<String>;
+
     /// The value of a group's configuration, of those that are numbers.
     fn group_config(&self, group: &str, name: &str) -> i64;
 }
@@ -99,6 +102,9 @@ mod tests {
             None
         }
         fn names(&self) -> Vec<String> {
+            Vec::new()
+        }
+        fn assignors(&self) -> Vec<String> {
             Vec::new()
         }
         fn group_config(&self, _: &str, _: &str) -> i64 {

@@ -35,15 +35,16 @@ pub(super) fn is_due(group: &ConsumerGroup, member: &Member, metadata: &dyn Meta
     if !member.regex.is_empty() && !group.regexes.contains_key(&member.regex) {
         return true;
     }
-    let newest = group.regexes.values().map(|resolved| (resolved.timestamp, resolved.version)).max();
-    newest.is_some_and(|(at, version)| now_ms >= at + MIN_INTERVAL_MS && version < metadata.version())
+    let is_old = |(version, at)| now_ms >= at + MIN_INTERVAL_MS && version < metadata.version();
+    !group.regexes.is_empty() && group.looked_up.is_none_or(is_old)
 }
 
 impl Groups {
     /// Looks all expressions of a group up, and begins a new epoch when one of them stands for other topics than before.
-    pub(super) fn resolve(&self, id: &Arc<str>, cx: &mut GroupCx<'_, '_>) {
-        let Some(group) = self.consumers.get(id) else { return };
+    pub(super) fn resolve(&mut self, id: &Arc<str>, cx: &mut GroupCx<'_, '_>) {
+        let Some(group) = self.consumers.get_mut(id) else { return };
         let metadata = Arc::clone(&cx.settings().metadata);
+        group.looked_up = Some((metadata.version(), cx.now().wall_ms));
         let names = metadata.names();
         let mut records = cx.records();
         let mut writing = Writing { group: id, records: &mut records };
@@ -55,7 +56,9 @@ impl Groups {
             let matches = |name: &&String| matches.as_ref().is_some_and(|regex| regex.is_match(name));
             let topics = names.iter().filter(matches).cloned().collect();
             let found = Resolved { topics, version: metadata.version(), timestamp: cx.now().wall_ms };
-            writing.regex(expression, &found);
+            if group.regexes.get(expression).is_none_or(|known| known.topics != found.topics) {
+                writing.regex(expression, &found);
+            }
             resolved.regexes.insert(expression.clone(), found);
         }
         for gone in group.regexes.keys().filter(|known| !resolved.regexes.contains_key(*known)) {
@@ -68,6 +71,8 @@ impl Groups {
             let hash = resolved.hash_of(group.members.values(), &*metadata);
             writing.epoch(group.epoch + 1, hash);
         }
-        cx.write(records, After::Nothing);
+        if !records.is_empty() {
+            cx.write(records, After::Nothing);
+        }
     }
 }

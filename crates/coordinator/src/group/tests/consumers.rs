@@ -36,6 +36,7 @@ impl Consumer {
             member_epoch: self.epoch,
             instance_id: self.instance.as_deref().map(Into::into),
             rebalance_timeout_ms: 20_000,
+            server_assignor: self.instance.as_ref().map(|_| "range".into()),
             subscribed_topic_names: Some(if self.regex.is_some() { Vec::new() } else { vec!["t".into()] }),
             subscribed_topic_regex: Some(self.regex.as_deref().unwrap_or_default().into()),
             topic_partitions: Some(if self.owned.is_empty() { Vec::new() } else { vec![owned] }),

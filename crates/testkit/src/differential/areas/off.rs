@@ -34,7 +34,7 @@ pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
 }
 
 /// A commit of `md` beside each of the offsets, without a member.
-fn commit_body(cx: &Context<'_>, topic: &str, offsets: &[(i32, i64)]) -> Value {
+pub(super) fn commit_body(cx: &Context<'_>, topic: &str, offsets: &[(i32, i64)]) -> Value {
     let partition = |(partition, offset): &(i32, i64)| json!({"partitionIndex": partition, "committedOffset": offset, "committedLeaderEpoch": -1, "committedMetadata": "md"});
     let partitions: Vec<_> = offsets.iter().map(partition).collect();
     let id = cx.id(topic).unwrap_or_else(|_| NO_ID.to_owned());
@@ -42,7 +42,7 @@ fn commit_body(cx: &Context<'_>, topic: &str, offsets: &[(i32, i64)]) -> Value {
     json!({"groupId": cx.name("g"), "generationIdOrMemberEpoch": -1, "memberId": "", "topics": [topic]})
 }
 
-fn ask_commit(cx: &mut Context<'_>, v: i16, body: &Value) -> Result<Value> {
+pub(super) fn ask_commit(cx: &mut Context<'_>, v: i16, body: &Value) -> Result<Value> {
     let body = wire::fit("OffsetCommitRequest", v, body)?;
     cx.ask("OffsetCommit", v, body)
 }
@@ -55,7 +55,7 @@ pub(super) fn committed(cx: &mut Context<'_>, offset: i64) -> Result<String> {
     Ok(topic)
 }
 
-fn put(cx: &mut Context<'_>, topic: &str, offsets: &[(i32, i64)]) -> Result<()> {
+pub(super) fn put(cx: &mut Context<'_>, topic: &str, offsets: &[(i32, i64)]) -> Result<()> {
     let body = commit_body(cx, topic, offsets);
     let reply = ask_commit(cx, 8, &body)?;
     if !reply["topics"][0]["partitions"][0]["errorCode"].as_str().is_some_and(|code| code.starts_with("NONE")) {
@@ -72,6 +72,12 @@ pub(super) fn offset(cx: &mut Context<'_>, topic: &str, partition: i32) -> Resul
 fn fetched(cx: &mut Context<'_>, topic: &str, partition: i32) -> Result<Value> {
     let body = fetch_body(cx, topic, Some(&[partition]));
     Ok(ask_fetch(cx, 8, &body)?["groups"][0]["topics"][0]["partitions"][0].take())
+}
+
+/// What the case's group has committed for partition 0.
+pub(super) fn fetch(cx: &mut Context<'_>, v: i16, topic: &str) -> Result<Value> {
+    let body = fetch_body(cx, topic, Some(&[0]));
+    ask_fetch(cx, v, &body)
 }
 
 /// A fetch of some partitions of a topic, or of everything, in the forms of all versions.
@@ -270,7 +276,7 @@ fn delete(cx: &mut Context<'_>, what: &str) -> Result<Option<Value>> {
     }))
 }
 
-fn ask_delete(cx: &mut Context<'_>, group: &str, topic: &str) -> Result<Value> {
+pub(super) fn ask_delete(cx: &mut Context<'_>, group: &str, topic: &str) -> Result<Value> {
     let topics = json!([{"name": topic, "partitions": [{"partitionIndex": 0}]}]);
     cx.ask("OffsetDelete", 0, json!({"groupId": group, "topics": topics}))
 }
