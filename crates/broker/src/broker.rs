@@ -74,7 +74,7 @@ pub enum BrokerError {
     },
     /// A directory that was never formatted holds something.
     #[error(
-        "{} is not empty and was never formatted; if it is the right one, run `milena storage format`", dir.display()
+        "{} is not empty and has no meta.properties; if it is the right one, run `milena storage format`", dir.display()
     )]
     Foreign {
         /// The directory.

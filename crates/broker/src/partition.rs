@@ -280,6 +280,9 @@ impl Partition {
                 })
             }
         };
+        if let Ok(Some(Found { slice: Slice { missing: Some(missing), .. }, .. })) = &read {
+            tracing::warn!(partition = %self, "{missing}");
+        }
         read.inspect_err(|error| self.note_error(error))
     }
 

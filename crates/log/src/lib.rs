@@ -10,6 +10,7 @@ mod directory;
 mod epochs;
 mod error;
 mod index;
+mod kept;
 mod log;
 mod names;
 mod partition_metadata;
@@ -30,7 +31,7 @@ pub use directory::{Checkpoint, CleanMarker, LogDirectory, Offsets, PartitionDir
 pub use epochs::{EpochEnd, EpochEntry};
 pub use error::{LogError, Result};
 pub use log::{
-    Appended, Cleanable, CleaningLimits, Due, Flush, Log, Marker, OpenParams, Recovery, Removal, Slice,
+    Appended, Cleanable, CleaningLimits, Due, Flush, Log, Marker, Missing, OpenParams, Recovery, Removal, Slice,
     TimestampOffset, View,
 };
 pub use names::{DirKind, PartitionDirName};

@@ -33,7 +33,7 @@ pub use clean::{Cleanable, CleaningLimits};
 pub use flush::Flush;
 use flush::{Marks, Shared};
 pub use open::{OpenParams, Recovery};
-pub use read::Slice;
+pub use read::{Missing, Slice};
 use recent::Recent;
 pub use remove::Removal;
 pub use retention::Due;

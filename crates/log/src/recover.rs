@@ -19,6 +19,8 @@ use crate::segment::{Indexes, Segment};
 const BUFFER: usize = 256 << 10;
 /// Where the checksum's range begins in a batch.
 const CRC_FROM: u64 = 21;
+/// Where the magic stands in a batch.
+const MAGIC_AT: usize = 16;
 
 /// What reading a segment found.
 #[derive(Debug)]
@@ -135,6 +137,31 @@ pub(crate) fn end_transaction(window: &mut Window<'_>, header: &Header) -> io::R
     let size = header.size as usize;
     let bytes = window.at(header.position, size)?;
     Ok(bytes.get(..size).and_then(|bytes| Batch::parse(bytes).ok()).and_then(|batch| EndTransaction::of(&batch)))
+}
+
+/// Whether a sound batch with offsets from `least` on stands somewhere between the damage at `from` and `end`.
+pub(crate) fn sound_behind(file: &dyn File, from: u64, end: u64, least: i64) -> io::Result<bool> {
+    let buf = vec![0; BUFFER.min((end - from) as usize)];
+    let mut window = Window { file, buf, start: 0, len: 0 };
+    let mut at = from;
+    while at + BATCH_OVERHEAD as u64 <= end {
+        let bytes = window.at(at, BATCH_OVERHEAD)?;
+        let magic = bytes.iter().skip(MAGIC_AT).position(|byte| byte.cast_signed() == milena_records::MAGIC);
+        let Some(ahead) = magic else {
+            at += (bytes.len() - MAGIC_AT) as u64;
+            continue;
+        };
+        at += ahead as u64;
+        if at > from
+            && at + BATCH_OVERHEAD as u64 <= end
+            && let Ok(batch) = check_batch(&mut window, at, end)?
+            && batch.base_offset >= least
+        {
+            return Ok(true);
+        }
+        at += 1;
+    }
+    Ok(false)
 }
 
 /// Reads the batch at `position` and checks length, magic and checksum. The inner error says what is wrong with it.

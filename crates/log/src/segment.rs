@@ -282,6 +282,21 @@ impl Segment {
         Ok(Some(at))
     }
 
+    /// Offset after the last batch, by the headers behind the last index entry.
+    ///
+    /// # Errors
+    /// [`LogError::Corrupt`] when the bytes do not end with a whole batch.
+    pub(crate) fn end_offset(&self, home: &Home) -> Result<i64> {
+        let mut end = self.base_offset;
+        let last_entry = self.indexes(home)?.offsets.last();
+        let at = last_entry.map(|entry| self.locate(home, entry.offset)).transpose()?.flatten();
+        let mut scan = self.scan(home, at.map_or(0, |header| header.position))?;
+        while let Some(header) = self.next_header(home, &mut scan)? {
+            end = header.last_offset + 1;
+        }
+        Ok(end)
+    }
+
     /// Loads what appending needs: file, indexes, newest timestamp, tail.
     pub(crate) fn prepare_tail(&mut self, home: &Home) -> Result<&mut Tail> {
         if self.tail.is_none() {

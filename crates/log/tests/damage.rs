@@ -143,7 +143,58 @@ fn a_bad_batch_in_an_earlier_segment_drops_everything_behind_it() {
     assert_eq!((recovery.cut_at, recovery.bytes_cut), (Some(20), 161 * 30));
     assert_eq!((log.log_end_offset(), log.size()), (20, 1610));
     assert_eq!(read_from(&log, 0, 500), bytes[..1610]);
-    assert!(!names(&disk).iter().any(|name| name.starts_with("00000000000000000050")));
+    // Sound batches may be behind it: they are kept beside the log.
+    let kept = ["00000000000000000020.log.1.cut", "00000000000000000050.log.1.cut"];
+    assert_eq!(recovery.kept, kept.map(|name| dir().join(name)));
+    let mut damaged = bytes;
+    damaged[161 * 10 + 100] ^= 1 << 3;
+    assert!(kept.map(|name| file(&disk, name)).concat() == damaged[1610..]);
+    assert!(!names(&disk).iter().any(|name| name.starts_with("00000000000000000050") && !name.ends_with(".cut")));
+    disk.kill_process();
+    let (log, recovery) = open(&disk, &small(), false, 0);
+    assert_eq!((log.log_end_offset(), recovery.cut_at), (20, None));
+    assert_eq!(names(&disk).iter().filter(|name| name.ends_with(".cut")).count(), 2);
+}
+
+#[test]
+fn what_is_cut_is_kept_under_a_name_of_its_own_where_a_sound_batch_is_behind_the_damage() {
+    let disk = disk(1);
+    let bytes = closed(&disk);
+    let name = "00000000000000000050.log";
+    for (number, damage) in [(1, 3), (2, 16), (3, 8)] {
+        let mut content = bytes[25 * 161..].to_vec();
+        // A record, the magic, the length of the second batch.
+        content[161 + if number == 1 { 100 } else { damage }] ^= 1 << 3;
+        write_file(&disk, name, &content);
+        let (_, recovery) = open(&disk, &small(), false, 60);
+        assert_eq!((recovery.cut_at, &recovery.place), (Some(52), &Some((dir().join(name), 161))));
+        assert_eq!(recovery.kept, [dir().join(format!("00000000000000000052.log.{number}.cut"))]);
+        assert!(file(&disk, &format!("00000000000000000052.log.{number}.cut")) == content[161..]);
+        disk.kill_process();
+    }
+    // Only the last batch is damaged: nothing is behind it.
+    let mut content = bytes[25 * 161..].to_vec();
+    content[14 * 161 + 100] ^= 1;
+    write_file(&disk, name, &content);
+    let (_, recovery) = open(&disk, &small(), false, 60);
+    assert_eq!((recovery.cut_at, recovery.kept), (Some(78), vec![]));
+}
+
+#[test]
+fn a_read_tells_of_records_that_are_missing_unless_compaction_took_them() {
+    for compact in [false, true] {
+        let disk = disk(1);
+        let bytes = closed(&disk);
+        write_file(&disk, "00000000000000000000.log", &bytes[..24 * 161]);
+        let (log, _) = open(&disk, &LogConfig { compact, ..small() }, true, 80);
+        let slice = log.read(48, 1000, i64::MAX, true).unwrap().unwrap();
+        let told = slice.missing.map(|missing| (missing.from, missing.to, missing.size));
+        assert_eq!((slice.segment, told), (50, (!compact).then_some((48, 50, 24 * 161))));
+        write_file(&disk, "00000000000000000050.log", &[]);
+        let (log, _) = open(&disk, &LogConfig { compact, ..small() }, true, 80);
+        let Err(LogError::Corrupt { position: 0, reason, .. }) = log.read(60, 1000, i64::MAX, true) else { panic!() };
+        assert!(log.log_end_offset() == 80 && reason.contains("from offset 60 to 80"), "{reason}");
+    }
 }
 
 #[test]

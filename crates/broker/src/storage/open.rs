@@ -211,10 +211,7 @@ impl Storage {
         }
         let Wanted { topic, index, leader_epoch, settings, .. } = wanted;
         let (log, recovery) = Log::open(Arc::clone(&self.disk), &place.path, Arc::clone(&settings.log), place.params)?;
-        if let Some(offset) = recovery.cut_at {
-            let reason = recovery.reason.as_deref().unwrap_or("the last batch is incomplete");
-            tracing::warn!(log = %place.path.display(), offset, bytes = recovery.bytes_cut, reason, "a torn tail was cut");
-        }
+        tell(&place.path, &recovery);
         if log.log_end_offset() < place.params.recovery_point {
             tracing::error!(
                 log = %place.path.display(), from = log.log_end_offset(), to = place.params.recovery_point,
@@ -234,6 +231,22 @@ impl Storage {
 enum One {
     Open(Arc<Partition>, Recovery),
     Offline(Arc<TopicIdentity>, i32),
+}
+
+/// Says what is damaged, and what was done about it.
+fn tell(log: &Path, recovery: &Recovery) {
+    let Some(reason) = &recovery.reason else { return };
+    let (file, position) = recovery.place.as_ref().map_or((log, 0), |(file, position)| (file.as_path(), *position));
+    match recovery.cut_at {
+        Some(offset) => {
+            let bytes = recovery.bytes_cut;
+            tracing::warn!(file = %file.display(), position, offset, bytes, reason, "the log was cut before the first bad batch");
+        }
+        None => tracing::error!(file = %file.display(), position, reason, "a file is damaged"),
+    }
+    for kept in &recovery.kept {
+        tracing::error!(file = %kept.display(), "what was cut may be sound and is kept in this file");
+    }
 }
 
 /// Whether a directory is that of this topic, and not of an older one of the same name. A directory without an id, as

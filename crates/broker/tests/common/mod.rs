@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub)] // Not every test file uses all of it.
 
 pub mod child;
+pub mod messages;
 pub mod requests;
 pub mod seeded;
 

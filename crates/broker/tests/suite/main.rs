@@ -6,6 +6,7 @@ mod common;
 
 mod cases;
 mod compaction;
+mod damage;
 mod deletion;
 mod directories;
 mod flush;

@@ -224,6 +224,7 @@ impl Log {
 
     /// Writes the batches in as few runs as rolling allows.
     fn write_all(&mut self, mut batches: &[IoSlice<'_>], now_ms: i64) -> Result<()> {
+        self.leave_damaged_tail(now_ms)?;
         let home = &self.home;
         let active = self.segments.last_mut().expect("a log has a segment");
         active.write_out_if_many(home)?;
@@ -244,6 +245,21 @@ impl Log {
             batches = later;
         }
         Ok(())
+    }
+
+    /// Begins a new segment if the last one, before its first append, does not end at the log end: what is written behind damage could not be
+    /// found again.
+    fn leave_damaged_tail(&mut self, now_ms: i64) -> Result<()> {
+        let active = self.active();
+        if active.tail().is_some() || active.size == 0 {
+            return Ok(());
+        }
+        match active.end_offset(&self.home) {
+            Ok(end) if end == self.log_end_offset => Ok(()),
+            Err(error @ LogError::Io { .. }) => Err(error),
+            Err(error) if active.base_offset == self.log_end_offset => Err(error),
+            _ => self.roll_to(self.log_end_offset, now_ms),
+        }
     }
 
     /// How many of the batches go into the last segment.

@@ -1,6 +1,6 @@
 //! Opening a log: the files that are there, what a crash left of them, and where the log ends.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use milena_io::{Disk, Entry};
@@ -11,6 +11,7 @@ use crate::config::LogConfig;
 use crate::epochs::EpochCache;
 use crate::error::{IoContext, Result};
 use crate::index::{Index, IndexEntry};
+use crate::kept::{keep_segment, keep_tail};
 use crate::names::{
     CLEANED, DELETED, EPOCHS, Home, INDEX, LOG, SNAPSHOT, SWAP, TIME_INDEX, TXN_INDEX, offset_before, segment_offset,
 };
@@ -45,6 +46,10 @@ pub struct Recovery {
     pub cut_at: Option<i64>,
     /// Why the first bad batch is bad.
     pub reason: Option<String>,
+    /// The file that it is in, and where, bytes.
+    pub place: Option<(PathBuf, u64)>,
+    /// Files that hold what was cut and may be sound.
+    pub kept: Vec<PathBuf>,
 }
 
 impl Log {
@@ -268,13 +273,15 @@ impl Loader {
             let size = segment.size;
             let rebuilt = self.rebuild(segment, None)?;
             if at + 1 == count {
+                self.note_damage(segment, rebuilt.valid, rebuilt.reason.as_ref());
                 self.note_cut(rebuilt.reason, rebuilt.next_offset, size - rebuilt.valid);
+                self.keep_tail(segment, size, rebuilt.next_offset, false)?;
                 segment.cut_to_size(&self.home)?;
                 return Ok(Some(rebuilt.next_offset));
             }
+            self.note_damage(segment, rebuilt.valid, rebuilt.reason.as_ref());
             segment.size = size;
             segment.finish(&self.home)?;
-            self.recovery.reason = self.recovery.reason.take().or(rebuilt.reason);
         }
         Ok(None)
     }
@@ -295,8 +302,11 @@ impl Loader {
             let gap = segments.get(at + 1).and_then(|next| self.gap(next.base_offset, &rebuilt));
             if rebuilt.reason.is_some() || gap.is_some() {
                 let later: u64 = segments[at + 1..].iter().map(|segment| segment.size).sum();
+                let reason = rebuilt.reason.or(gap);
+                self.note_damage(&segments[at], rebuilt.valid, reason.as_ref());
+                self.note_cut(reason, end, size - rebuilt.valid + later);
+                self.keep_tail(&segments[at], size, end, later > 0)?;
                 self.drop_after(segments, at)?;
-                self.note_cut(rebuilt.reason.or(gap), end, size - rebuilt.valid + later);
                 segments[at].cut_to_size(&self.home)?;
                 break;
             }
@@ -355,7 +365,8 @@ impl Loader {
     fn index_missing_before(&mut self, segments: &mut [Segment], unindexed: &[i64]) -> Result<()> {
         for segment in segments.iter_mut().filter(|segment| unindexed.contains(&segment.base_offset)) {
             let size = segment.size;
-            self.rebuild(segment, None)?;
+            let rebuilt = self.rebuild(segment, None)?;
+            self.note_damage(segment, rebuilt.valid, rebuilt.reason.as_ref());
             segment.size = size;
             segment.finish(&self.home)?;
         }
@@ -374,6 +385,20 @@ impl Loader {
         (base > end && !compacted).then(|| format!("the next segment begins at {base}, {end} is missing"))
     }
 
+    /// Notes where a segment is damaged, and why.
+    fn note_damage(&mut self, segment: &Segment, position: u64, reason: Option<&String>) {
+        if let Some(reason) = reason {
+            self.recovery.reason = Some(reason.clone());
+            self.recovery.place = Some((segment.path(&self.home), position));
+        }
+    }
+
+    fn keep_tail(&mut self, segment: &Segment, size: u64, end: i64, anyway: bool) -> Result<()> {
+        let kept = keep_tail(&self.home, segment, size, end, anyway)?;
+        self.recovery.kept.extend(kept);
+        Ok(())
+    }
+
     fn note_cut(&mut self, reason: Option<String>, end: i64, bytes: u64) {
         if reason.is_some() {
             self.recovery.reason = reason;
@@ -382,13 +407,14 @@ impl Loader {
         }
     }
 
-    /// Removes the segments behind number `at`, from the last one down, and makes that durable.
-    fn drop_after(&self, segments: &mut Vec<Segment>, at: usize) -> Result<()> {
+    /// Takes the segments behind number `at` out of the log, from the last one down, and makes that durable.
+    fn drop_after(&mut self, segments: &mut Vec<Segment>, at: usize) -> Result<()> {
         if segments.len() == at + 1 {
             return Ok(());
         }
         for segment in segments.drain(at + 1..).rev() {
-            segment.remove(&self.home)?;
+            let kept = keep_segment(&self.home, &segment)?;
+            self.recovery.kept.extend(kept);
         }
         self.home.disk.sync_dir(&self.home.dir).context("syncing", &self.home.dir)
     }
@@ -397,22 +423,13 @@ impl Loader {
     /// entry tell.
     fn end_of(&self, last: &Segment, snapshots: &[i64]) -> Result<i64> {
         let point = self.params.recovery_point;
-        if last.size == 0 {
-            return Ok(last.base_offset);
-        }
         if point > last.base_offset && snapshots.contains(&point) {
             return Ok(point);
         }
-        let mut end = last.base_offset;
-        let last_entry = last.indexes(&self.home)?.offsets.last();
-        let mut scan = match last_entry.map(|entry| last.locate(&self.home, entry.offset)).transpose()?.flatten() {
-            Some(header) => last.scan(&self.home, header.position)?,
-            None => last.scan(&self.home, 0)?,
-        };
-        while let Some(header) = last.next_header(&self.home, &mut scan)? {
-            end = header.last_offset + 1;
+        if last.size == 0 {
+            return Ok(last.base_offset);
         }
-        Ok(end)
+        last.end_offset(&self.home)
     }
 
     /// Drops everything for an empty segment at the log start offset.
@@ -423,7 +440,8 @@ impl Loader {
             self.note_cut(Some(reason), self.params.log_start_offset, bytes);
             let path = first.path(&self.home);
             while let Some(segment) = segments.pop() {
-                segment.remove(&self.home)?;
+                let kept = keep_segment(&self.home, &segment)?;
+                self.recovery.kept.extend(kept);
             }
             self.home.disk.sync_dir(&self.home.dir).context("syncing", &path)?;
         }

@@ -15,6 +15,8 @@ pub struct View {
     pub(super) log_start_offset: i64,
     /// Offset behind the last one that these segments can hold.
     pub(super) end_offset: i64,
+    /// `cleanup.policy` has `compact`.
+    pub(super) compact: bool,
     generation: u64,
     /// Count of [`Marks::names`](super::Marks::names): whatever makes, replaces or removes a segment's files adds to it.
     names: u64,
@@ -43,6 +45,7 @@ impl Log {
             segments,
             log_start_offset: self.log_start_offset,
             end_offset,
+            compact: self.config.compact,
             generation: self.generation,
             names: self.marks.names,
         }
