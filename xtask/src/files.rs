@@ -7,6 +7,7 @@ mod clients;
 mod compacted;
 mod damage;
 mod dump;
+mod failing;
 mod hops;
 mod tools;
 
@@ -28,7 +29,7 @@ const PARTITIONS: i32 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     server: crate::target::Target,
-    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, broken
+    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, broken, failing
     #[arg(long)]
     only: Option<String>,
 }
@@ -36,13 +37,14 @@ pub(crate) struct Args {
 /// A part of the step: compares, and gives the number of comparisons.
 type Part = fn(&Options, &Path) -> Result<usize>;
 
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("left", left),
     ("dump", dumps),
     ("hops", hops),
     ("compacted", compacted::compare),
     ("tools", tools::compare),
     ("broken", |options, _| broken::starts(options)),
+    ("failing", |options, _| failing::disks(options)),
 ];
 
 /// Runs the check and says how much it covered.
