@@ -153,6 +153,7 @@ impl Broker {
         self.coordinators.stop();
         self.readers.stop();
         self.cleaner.stop();
+        self.storage.mover().stop();
         self.maintenance.stop();
         self.flush_timer.into_iter().for_each(FlushTimer::stop);
         self.storage.flusher().stop();

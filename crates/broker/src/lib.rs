@@ -14,6 +14,7 @@ pub mod fetch_sessions;
 pub mod flusher;
 pub mod handlers;
 pub mod maintenance;
+pub mod mover;
 pub mod partition;
 pub mod ports;
 pub mod producer_ids;

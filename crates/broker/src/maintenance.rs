@@ -171,6 +171,7 @@ impl Work {
     fn tick(&mut self) {
         self.storage.delete_due();
         self.storage.sync_created();
+        self.storage.mover().retry_stalled();
         self.storage.forget_deleted(&self.replicas);
         if self.storage.has_missing() || self.storage.has_untold() {
             // Partitions are made by the controller's thread, which tries again after each change.

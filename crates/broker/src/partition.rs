@@ -2,6 +2,7 @@
 //! Which partitions exist is `replicas`' business; what a request asks of them is the handlers'.
 
 mod flush;
+mod future;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::purgatory::Waiters;
 use crate::settings::PartitionSettings;
 use crate::storage::Directory;
 use flush::Flushes;
+pub use future::FutureReplica;
 
 /// How often segments may come or go under a look into the log without its lock.
 const MOST_LOOKS: usize = 4;
@@ -62,6 +64,8 @@ pub struct Partition {
     pub index: i32,
     directory: ArcSwap<Directory>,
     log: Mutex<Log>,
+    /// The copy of the log in another directory that will take its place. Its log is locked after the one above.
+    future: Mutex<Option<Arc<FutureReplica>>>,
     leader_epoch: AtomicI32,
     high_watermark: AtomicI64,
     /// Changes after the high watermark, so that who reads it first finds it not above.
@@ -100,6 +104,7 @@ impl Partition {
             topic,
             index,
             directory: ArcSwap::new(directory),
+            future: Mutex::default(),
             leader_epoch: AtomicI32::new(leader_epoch),
             high_watermark: AtomicI64::new(end),
             last_stable_offset: AtomicI64::new(log.last_stable_offset(end)),
@@ -332,17 +337,27 @@ impl Partition {
         }
     }
 
-    /// What a checkpoint says of it; `None` when it has no line there.
-    pub fn checkpointed(&self, which: Checkpoint) -> Option<i64> {
-        match which {
-            Checkpoint::RecoveryPoint => Some(self.log().recovery_point()),
+    /// What the checkpoint of each directory that it is in says of it; nothing where it has no line.
+    pub fn checkpointed(&self, which: Checkpoint) -> [Option<(Arc<Directory>, i64)>; 2] {
+        // It changes its directory with the log locked.
+        let log = self.log();
+        let here = match which {
+            Checkpoint::RecoveryPoint => Some(log.recovery_point()),
             Checkpoint::HighWatermark => Some(self.high_watermark()),
-            Checkpoint::LogStart => {
-                let log = self.log();
-                log.log_start_needs_checkpoint().then(|| log.log_start_offset())
-            }
+            Checkpoint::LogStart => log.log_start_needs_checkpoint().then(|| log.log_start_offset()),
             Checkpoint::Cleaner => self.cleaned_to(),
-        }
+        };
+        let future = self.future().map(|future| {
+            let offset = match which {
+                Checkpoint::RecoveryPoint => future.log().recovery_point(),
+                Checkpoint::HighWatermark => self.high_watermark().min(future.log().log_end_offset()),
+                // It must not come back with more than the log has.
+                Checkpoint::LogStart => log.log_start_offset(),
+                Checkpoint::Cleaner => self.cleaned_to()?,
+            };
+            Some((Arc::clone(&future.directory), offset))
+        });
+        [here.map(|offset| (Arc::clone(&self.directory()), offset)), future.flatten()]
     }
 
     /// First offset that is not compacted; `None` while nothing is.
@@ -383,6 +398,9 @@ impl Partition {
         let unflushed = {
             let mut log = self.log.lock();
             log.set_config(Arc::clone(&settings.log));
+            if let Some(future) = self.future() {
+                future.log().set_config(Arc::clone(&settings.log));
+            }
             log.flushed_to() < log.log_end_offset()
         };
         self.settings.store(settings);

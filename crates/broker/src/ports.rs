@@ -15,7 +15,7 @@ use crate::maintenance::MaintenanceHandle;
 use crate::producer_ids::ProducerIds;
 use crate::published::Published;
 use crate::replicas::Replicas;
-use crate::storage::Directory;
+use crate::storage::Storage;
 
 /// Everything that handlers use.
 pub struct Ports {
@@ -38,7 +38,7 @@ pub struct Ports {
     /// Wall clock.
     pub clock: Arc<dyn Clock>,
     /// The log directories.
-    pub directories: Vec<Arc<Directory>>,
+    pub storage: Arc<Storage>,
     /// Who this is.
     pub node: Node,
 }

@@ -71,11 +71,14 @@ impl Publisher {
         }
     }
 
-    /// As many threads for the disk as `num.io.threads` allows, of each kind.
+    /// As many threads for the disk as `num.io.threads` allows, of each kind; those that copy logs have their own settings.
     pub fn set_io_threads(&self, config: &BrokerConfig) {
         let most = usize::try_from(config.num_io_threads()).unwrap_or(1);
         self.storage.flusher().set_threads(most);
         self.readers.set_most(most);
+        let movers = config.value("num.replica.alter.log.dirs.threads").text().and_then(|text| text.parse().ok());
+        let movers = movers.unwrap_or(self.storage.directories().len());
+        self.storage.mover().configure(movers, config.replica_alter_log_dirs_io_max_bytes_per_second());
     }
 
     fn publish_topic_configs(&self, image: &Image, changed: &BTreeSet<ConfigResource>) {

@@ -115,6 +115,7 @@ pub static APIS: &[Api] = &[
     handlers::txn_offset_commit::API,
     handlers::describe_configs::API,
     handlers::alter_configs::API,
+    handlers::alter_replica_log_dirs::API,
     handlers::describe_log_dirs::API,
     handlers::create_partitions::API,
     handlers::delete_groups::API,

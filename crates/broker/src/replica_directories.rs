@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use milena_config::BrokerConfig;
-use milena_quorum::{MetadataLog, QuorumError, TopicDefaults};
+use milena_quorum::{Assignment, MetadataLog, QuorumError, TopicDefaults};
 
 use crate::publisher::Publisher;
 
@@ -44,6 +44,30 @@ pub fn tell(log: &mut MetadataLog, publisher: &Publisher, now_ms: i64) {
             publisher.storage.note_placed(placed);
         }
     }
+    end_moves(log, publisher, defaults, now_ms);
+}
+
+/// Has future replicas that lack nothing take over, after the metadata knows of it.
+fn end_moves(log: &mut MetadataLog, publisher: &Publisher, defaults: TopicDefaults, now_ms: i64) {
+    let caught_up = publisher.storage.mover().take_caught_up();
+    if caught_up.is_empty() {
+        return;
+    }
+    let assigned = caught_up.iter().filter_map(|partition| {
+        let directory = partition.future()?.directory.id;
+        let (topic_id, partition_id) = (partition.topic.id, partition.index);
+        Some(Assignment { topic_id, partition_id, directory, may_lead: false })
+    });
+    match log.assign_directories(publisher.node_id, &assigned.collect::<Vec<_>>(), defaults, now_ms) {
+        Ok(loaded) => {
+            publisher.follow(loaded);
+            publisher.storage.finish_moves(&publisher.replicas, caught_up);
+        }
+        Err(error) => {
+            tracing::error!(%error, "the metadata can't be told of moves between log directories");
+            publisher.storage.mover().stall(caught_up);
+        }
+    }
 }
 
 fn tell_failed(
@@ -58,7 +82,9 @@ fn tell_failed(
     }
     let taken = publisher.replicas.take_offline();
     tracing::warn!(partitions = taken.len(), "partitions are offline, their log directory has failed");
-    publisher.follow(log.fail_directories(publisher.node_id, &failed, defaults, now_ms)?);
+    publisher.storage.end_failed_moves(&publisher.replicas, &taken);
+    let lost: Vec<_> = taken.iter().map(|partition| (partition.topic.id, partition.index)).collect();
+    publisher.follow(log.fail_directories(publisher.node_id, &failed, &lost, defaults, now_ms)?);
     publisher.storage.failures_told();
     Ok(())
 }

@@ -10,6 +10,7 @@
 mod checkpoints;
 mod claim;
 mod directory;
+mod moving;
 mod open;
 mod placing;
 
@@ -21,12 +22,13 @@ use std::time::Duration;
 
 use milena_io::{Clock, Disk};
 use milena_log::{Checkpoint, DirKind, Log, LogDirectory, LogError, OpenParams, PartitionDirName};
-use milena_protocol::Uuid;
+use milena_protocol::{ErrorCode, Uuid};
 use milena_quorum::Assignment;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::flusher::Flusher;
+use crate::mover::Mover;
 use crate::partition::{Partition, TopicIdentity};
 use crate::replicas::Replicas;
 use crate::settings::PartitionSettings;
@@ -34,6 +36,7 @@ use crate::settings::PartitionSettings;
 use checkpoints::Checkpointed;
 pub(crate) use directory::Failures;
 pub use directory::{Directory, Fatal};
+pub use moving::Move;
 pub use open::{Found, Opened, Wanted};
 pub use placing::{EVERY_DIRECTORY, New};
 
@@ -42,6 +45,7 @@ pub struct Storage {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     flusher: Arc<Flusher>,
+    mover: Arc<Mover>,
     directories: Vec<Arc<Directory>>,
     failures: Arc<Failures>,
     deletions: Mutex<Vec<Deletion>>,
@@ -116,9 +120,12 @@ impl Storage {
         self.failures.end(Fatal::Metadata { dir: self.failures.metadata_dir().to_owned() });
     }
 
-    /// Whether the metadata may not know all of failed directories and placed replicas.
+    /// Whether the metadata may not know all of failed directories, placed replicas, and those whose move is to end.
     pub fn has_untold(&self) -> bool {
-        self.has_failed() || !self.placed.lock().is_empty() || self.cordons_changed.load(Ordering::Acquire)
+        self.has_failed()
+            || !self.placed.lock().is_empty()
+            || self.cordons_changed.load(Ordering::Acquire)
+            || self.mover.has_caught_up()
     }
 
     /// # Errors
@@ -134,6 +141,8 @@ impl Storage {
 
     /// Moves a retired partition's directory out of the way; its files go after `file.delete.delay.ms`.
     pub fn delete_later(&self, partition: &Partition) {
+        // What fails is found at the next start, which deletes it: its topic is gone.
+        let _ = self.drop_future(partition);
         let mut log = partition.log();
         if self.created.lock().iter().any(|path| path == log.dir()) {
             // A power loss may take the rename back. Without its id the directory would be taken for a later topic's.
@@ -232,9 +241,12 @@ impl Storage {
     /// The first failure.
     pub fn close(self, replicas: &Replicas, broker_epoch: i64) -> Result<(), LogError> {
         let topics = replicas.topics();
+        let futures: Vec<_> = topics.partitions().filter_map(|partition| partition.future()).collect();
         let close = |directory: &Arc<Directory>| {
             let here = topics.partitions().filter(|partition| Arc::ptr_eq(&partition.directory(), directory));
-            let closed = directory.files.close_logs(here.map(|partition| partition.log()));
+            let coming = futures.iter().filter(|future| Arc::ptr_eq(&future.directory, directory));
+            let logs = here.map(|partition| partition.log()).chain(coming.map(|future| future.log()));
+            let closed = directory.files.close_logs(logs);
             closed.inspect_err(|error| {
                 tracing::error!(path = %directory.path().display(), %error, "can't be closed");
                 directory.note_error(error);

@@ -5,6 +5,7 @@ mod append;
 mod clean;
 mod close;
 mod flush;
+mod future;
 mod open;
 mod read;
 mod recent;
@@ -62,6 +63,8 @@ pub use view::View;
 /// - a transaction index is made when the first entry leaves memory. A start makes those of the segments that it checks anew, and replaces
 ///   one that can't be true: *contents* (beside it), *rename*, *names*.
 /// - deletion: *rename* (of the directory), later *remove*.
+/// - a copy taking a log's place: *keep* (a flush of the copy if it lacks one that the log had, the producer snapshot), *leave* (the log's
+///   directory is renamed as for a deletion), *names* (the one above it), *enter* (the copy's directory loses its suffix).
 #[derive(Debug)]
 pub struct Log {
     home: Home,

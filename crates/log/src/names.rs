@@ -121,6 +121,11 @@ impl PartitionDirName {
         (!topic.is_empty()).then(|| PartitionDirName { topic: topic.to_owned(), partition, kind })
     }
 
+    /// Whether [`format`](Self::format) does not have to cut the topic.
+    pub fn fits(topic: &str, partition: i32, kind: DirKind) -> bool {
+        Self::format("", partition, kind, 0).len() + topic.len() <= NAME_MAX
+    }
+
     /// The name of a directory of this kind; `unique` tells apart those of one partition. The topic is cut so that the name fits.
     pub fn format(topic: &str, partition: i32, kind: DirKind, unique: u128) -> String {
         if kind == DirKind::Current {

@@ -9,17 +9,19 @@ use crate::text::{bad, read_text, replace_file};
 
 /// The file's name.
 const FILE: &str = "partition.metadata";
+/// What stands before the id.
+const HEAD: &str = "version: 0\ntopic_id: ";
 /// The id that no topic has, as text.
 const ZERO: &str = "AAAAAAAAAAAAAAAAAAAAAA";
 
-/// The topic id of the partition in `dir`, 22 characters of base64url; `None` without the file, or when a power loss left
-/// it empty before it was synced.
+/// The topic id of the partition in `dir`, 22 characters of base64url; `None` without the file, or when a crash left only
+/// a beginning of it before it was synced.
 ///
 /// # Errors
 /// [`LogError::BadFile`](crate::LogError::BadFile): an unknown version or no id.
 pub fn read_topic_id(disk: &dyn Disk, dir: &Path) -> Result<Option<String>> {
     let path = dir.join(FILE);
-    let Some(text) = read_text(disk, &path)?.filter(|text| text.bytes().any(|byte| byte != 0)) else { return Ok(None) };
+    let Some(text) = read_text(disk, &path)?.filter(|text| !is_torn(text)) else { return Ok(None) };
     let mut lines = text.lines().map(|line| line.split_once(':').map(|(key, value)| (key.trim(), value.trim())));
     match (lines.next().flatten(), lines.next().flatten(), lines.next()) {
         (Some(("version", "0")), Some(("topic_id", id)), None) if is_id(id) => Ok(Some(id.to_owned())),
@@ -72,7 +74,13 @@ fn content(path: &Path, topic_id: &str) -> Result<String> {
     if !is_id(topic_id) {
         return Err(bad(path, format!("`{topic_id}` is no topic id")));
     }
-    Ok(format!("version: 0\ntopic_id: {topic_id}"))
+    Ok(format!("{HEAD}{topic_id}"))
+}
+
+/// Whether there is less than the whole content, zeros behind it or not.
+fn is_torn(text: &str) -> bool {
+    let text = text.trim_end_matches('\0');
+    text.len() < HEAD.len() + ZERO.len() && (HEAD.starts_with(text) || text.starts_with(HEAD))
 }
 
 fn is_id(text: &str) -> bool {
@@ -89,7 +97,7 @@ mod tests {
     const ID: &str = "VUK78uoJyllVz-GqkcCBCA";
 
     #[test]
-    fn an_unsynced_file_says_the_same_and_one_that_a_power_loss_left_empty_says_nothing() {
+    fn an_unsynced_file_says_the_same_and_one_that_a_crash_left_torn_says_nothing() {
         let disk = SimDisk::new(1);
         let dir = Path::new("/t-0");
         disk.create_dir_all(dir).unwrap();
@@ -98,13 +106,13 @@ mod tests {
         sync_topic_id(&disk, dir).unwrap();
         assert_eq!(read_topic_id(&disk, dir).unwrap().as_deref(), Some(ID));
         let file = disk.open(&dir.join(FILE), OpenMode::Create).unwrap();
-        for left in [&b""[..], &[0; 43]] {
+        for left in [&b""[..], &[0; 43], b"version: 0\nto", b"version: 0\ntopic_id: VUK", b"versi\0\0\0"] {
             file.truncate(0).unwrap();
             file.write_at(left, 0).unwrap();
             assert_eq!(read_topic_id(&disk, dir).unwrap(), None);
         }
         file.truncate(0).unwrap();
-        file.write_at(b"version: 0\ntopic_id: x", 0).unwrap();
+        file.write_at(b"version: 0\ntopic_id: VUK78uoJyllVz+GqkcCBCA", 0).unwrap();
         assert!(read_topic_id(&disk, dir).is_err());
     }
 }

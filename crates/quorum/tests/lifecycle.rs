@@ -152,11 +152,11 @@ fn what_is_in_a_failed_directory_has_no_leader_until_it_is_found_in_another() {
     let disk = disk();
     let mut log = with_three_directories(&disk);
     let before = log.end_offset();
-    log.fail_directories(1, &[uuid(10)], TopicDefaults::default(), NOW).unwrap();
+    log.fail_directories(1, &[uuid(10)], &[], TopicDefaults::default(), NOW).unwrap();
     assert_eq!((partition(&log).leader, partition(&log).leader_epoch), (1, 0));
     log.assign_directories(1, &[found(1, 9), found(2, 9)], TopicDefaults::default(), NOW).unwrap();
-    log.fail_directories(1, &[uuid(9), uuid(10)], TopicDefaults::default(), NOW).unwrap();
-    assert!(log.fail_directories(1, &[uuid(9), uuid(10)], TopicDefaults::default(), NOW).unwrap().is_empty());
+    log.fail_directories(1, &[uuid(9), uuid(10)], &[], TopicDefaults::default(), NOW).unwrap();
+    assert!(log.fail_directories(1, &[uuid(9), uuid(10)], &[], TopicDefaults::default(), NOW).unwrap().is_empty());
     assert_eq!(
         records(&disk, before),
         [

@@ -180,6 +180,7 @@ impl Parts {
         publisher.follow(log.report_recovered(node_id, clock.now_ms())?);
         replica_directories::tell(&mut log, &publisher, clock.now_ms());
         storage.check()?;
+        storage.resume_moves(&replicas);
         coordinators.follow(&replicas.topics(), &live.image.load());
         let coordinator_thread = coordinators.start().map_err(BrokerError::Thread)?;
         let (controller, handle) =
@@ -187,6 +188,8 @@ impl Parts {
         let maintenance =
             Maintenance::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live), handle.clone())
                 .map_err(BrokerError::Thread)?;
+        let looks = handle.clone();
+        storage.mover().on_caught_up(move || looks.try_change(|_| Vec::new()));
         let cleaner = LogCleaner::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live))
             .map_err(BrokerError::Thread)?;
         let ports = Ports {
@@ -197,7 +200,7 @@ impl Parts {
             coordinators: Arc::clone(&coordinators),
             fetch_sessions: FetchSessions::new(slots, SESSION_EVICTION),
             clock: Arc::clone(&clock),
-            directories: storage.directories().to_vec(),
+            storage: Arc::clone(&storage),
             node: Node { id: node_id, cluster_id, kraft_version },
             producer_ids: ProducerIds::default(),
             readers: readers.clone(),

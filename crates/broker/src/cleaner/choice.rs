@@ -41,7 +41,8 @@ impl Choices {
         let mut filthiest: Option<Chosen> = None;
         for partition in topics.partitions().filter(|partition| partition.settings().log.compact) {
             let id = id(partition);
-            if partition.directory().is_offline() || known.taken.contains(&id) || known.uncleanable.contains(&id) {
+            let kept = partition.directory().is_offline() || partition.is_moving();
+            if kept || known.taken.contains(&id) || known.uncleanable.contains(&id) {
                 continue;
             }
             match due(partition, now_ms) {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use milena_log::Log;
 use milena_net::Outgoing;
 use milena_protocol::messages::describe_log_dirs_request::{DescribableLogDirTopic, DescribeLogDirsRequest};
 use milena_protocol::messages::describe_log_dirs_response::{
@@ -26,9 +27,9 @@ pub const API: Api = Api::now(ApiKey::DESCRIBE_LOG_DIRS, 1..=5, handle);
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeLogDirsRequest<'_> = call.request()?;
     let topics = ports.replicas.topics();
-    let mut hosted = hosted_by_directory(&asked(request.topics.as_deref(), &topics), ports.directories.len());
-    let results = ports.directories.iter().zip(&mut hosted).map(|(directory, topics)| {
-        let mut result = describe(directory.path(), directory.is_offline(), std::mem::take(topics));
+    let mut hosted = hosted_by_directory(&asked(request.topics.as_deref(), &topics), ports.storage.directories().len());
+    let results = ports.storage.directories().iter().zip(&mut hosted).map(|(directory, topics)| {
+        let mut result = describe(&directory.absolute_path(), directory.is_offline(), std::mem::take(topics));
         result.is_cordoned = directory.is_cordoned();
         result
     });
@@ -56,27 +57,36 @@ type Hosted<'t> = BTreeMap<&'t str, Vec<DescribeLogDirsPartition>>;
 fn hosted_by_directory<'t>(partitions: &[&'t Arc<Partition>], directories: usize) -> Vec<Hosted<'t>> {
     let mut hosted = vec![Hosted::new(); directories];
     for &partition in partitions {
-        if let Some(topics) = hosted.get_mut(partition.directory().index()) {
-            topics.entry(&partition.topic.name).or_default().push(measure(partition));
+        for (directory, measured) in measure(partition) {
+            if let Some(topics) = hosted.get_mut(directory) {
+                topics.entry(&partition.topic.name).or_default().push(measured);
+            }
         }
     }
     hosted
 }
 
-fn measure(partition: &Partition) -> DescribeLogDirsPartition {
+/// Its log and, if there is one, the future one, with the places of their directories.
+fn measure(partition: &Partition) -> impl Iterator<Item = (usize, DescribeLogDirsPartition)> {
     let log = partition.log();
-    DescribeLogDirsPartition {
+    let measured = |log: &Log, offset_lag, is_future_key| DescribeLogDirsPartition {
         partition_index: partition.index,
         partition_size: i64::try_from(log.size()).unwrap_or(i64::MAX),
-        offset_lag: (partition.high_watermark() - log.log_end_offset()).max(0),
-        is_future_key: false,
-    }
+        offset_lag,
+        is_future_key,
+    };
+    let end = log.log_end_offset();
+    let here = (partition.directory().index(), measured(&log, (partition.high_watermark() - end).max(0), false));
+    let future = partition.future().map(|future| {
+        let copy = future.log();
+        (future.directory.index(), measured(&copy, end - copy.log_end_offset(), true))
+    });
+    std::iter::once(here).chain(future)
 }
 
 fn describe<'r>(dir: &Path, is_offline: bool, hosted: Hosted<'r>) -> DescribeLogDirsResult<'r> {
-    let path = std::path::absolute(dir).unwrap_or_else(|_| dir.into());
-    let log_dir = Cow::Owned(path.to_string_lossy().into_owned());
-    let space = (!is_offline).then(|| space(&path).ok()).flatten();
+    let log_dir = Cow::Owned(dir.to_string_lossy().into_owned());
+    let space = (!is_offline).then(|| space(dir).ok()).flatten();
     let Some((total_bytes, usable_bytes)) = space else {
         return DescribeLogDirsResult { error_code: ErrorCode::KAFKA_STORAGE_ERROR.0, log_dir, ..Default::default() };
     };

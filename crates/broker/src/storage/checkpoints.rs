@@ -6,7 +6,7 @@ use std::sync::Arc;
 use milena_log::{Checkpoint, LogError, Offsets};
 use milena_protocol::Uuid;
 
-use super::open::{Place, Wanted};
+use super::open::Job;
 use super::{Directory, Storage};
 use crate::replicas::Replicas;
 
@@ -42,9 +42,9 @@ impl Lines {
 impl Storage {
     /// Takes note of which topics the checkpoints of each directory have lines of, after the partitions that are wanted
     /// have been found. A file with a line for something else, or that can't be read, counts as not known.
-    pub(super) fn learn_checkpointed(&self, lines: &[Lines], jobs: &[(Wanted, Option<Place>)]) {
+    pub(super) fn learn_checkpointed(&self, lines: &[Lines], jobs: &[Job]) {
         let mut here: HashMap<(usize, &str, i32), Uuid> = HashMap::new();
-        for (wanted, place) in jobs {
+        for Job { wanted, place, .. } in jobs {
             if let Some(place) = place {
                 here.insert((place.directory, &wanted.topic.name, wanted.index), wanted.topic.id);
             }
@@ -69,8 +69,8 @@ impl Storage {
         let mut ids = HashSet::new();
         let mut offsets: Vec<Offsets> = self.directories.iter().map(|_| Offsets::default()).collect();
         for partition in replicas.topics().partitions() {
-            if let Some(offset) = partition.checkpointed(which) {
-                offsets[partition.directory().index()].insert(&partition.topic.name, partition.index, offset);
+            for (directory, offset) in partition.checkpointed(which).into_iter().flatten() {
+                offsets[directory.index()].insert(&partition.topic.name, partition.index, offset);
                 ids.insert(partition.topic.id);
             }
         }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::flusher::Flusher;
+use crate::mover::Mover;
 
 /// The metadata log's own directory.
 const METADATA_PARTITION: &str = "__cluster_metadata-0";
@@ -23,6 +24,7 @@ impl Storage {
     ) -> Result<Self, LogError> {
         let mut storage = Self {
             flusher: Arc::new(Flusher::new(Arc::clone(&clock))),
+            mover: Arc::new(Mover::new(Arc::clone(&clock))),
             disk,
             clock,
             directories: Vec::new(),

@@ -57,6 +57,11 @@ impl Directory {
         self.files.path()
     }
 
+    /// The same for clients, who know no working directory.
+    pub fn absolute_path(&self) -> PathBuf {
+        std::path::absolute(self.path()).unwrap_or_else(|_| self.path().to_owned())
+    }
+
     /// What the clean-shutdown marker said; `None` when the last run did not stop in order.
     pub(super) fn clean(&self) -> Option<CleanMarker> {
         *self.clean.lock()

@@ -45,9 +45,24 @@ pub struct Wanted {
 /// A partition's directory, and how to open it.
 pub(super) struct Place {
     pub(super) directory: usize,
-    path: PathBuf,
-    params: OpenParams,
+    pub(super) path: PathBuf,
+    pub(super) params: OpenParams,
     cleaned_to: Option<i64>,
+}
+
+/// The directories of partitions, by topic and number.
+#[derive(Default)]
+struct Places {
+    current: HashMap<(String, i32), Place>,
+    future: HashMap<(String, i32), Vec<Place>>,
+}
+
+/// A partition to open or to make.
+pub(super) struct Job {
+    pub(super) wanted: Wanted,
+    pub(super) place: Option<Place>,
+    /// Its future replica.
+    future: Option<Place>,
 }
 
 /// What opening leaves.
@@ -68,7 +83,7 @@ impl Storage {
     /// # Errors
     /// The first partition that can't be opened, and not because its directory fails.
     pub fn open_all(&self, wanted: Vec<Wanted>, threads: usize) -> Result<Opened, LogError> {
-        let mut places = HashMap::new();
+        let mut places = Places::default();
         let mut lines = Vec::with_capacity(self.directories.len());
         for (at, directory) in self.directories.iter().enumerate() {
             let checkpoints = Lines::read(directory);
@@ -77,14 +92,17 @@ impl Storage {
         }
         let mut jobs = Vec::with_capacity(wanted.len());
         for wanted in wanted {
-            let place = places.remove(&(wanted.topic.name.clone(), wanted.index));
+            let name = (wanted.topic.name.clone(), wanted.index);
+            let place = places.current.remove(&name);
             let place = place.map(|place| self.own_place(&wanted, place)).transpose()?.flatten();
-            jobs.push((wanted, place));
+            let (place, future) = self.settle_move(&wanted, place, places.future.remove(&name).unwrap_or_default())?;
+            jobs.push(Job { wanted, place, future });
         }
-        for ((topic, index), place) in &places {
+        for ((topic, index), place) in &places.current {
             let aside = self.set_aside(topic, *index, &place.path);
             self.pass_failure(place.directory, aside)?;
         }
+        places.future.into_values().flatten().for_each(|place| self.doom(place.path));
         self.learn_checkpointed(&lines, &jobs);
         self.open_parallel(jobs, threads)
     }
@@ -101,7 +119,7 @@ impl Storage {
     }
 
     /// `None` for what has failed with its directory.
-    fn pass_failure<T>(&self, directory: usize, result: Result<T, LogError>) -> Result<Option<T>, LogError> {
+    pub(super) fn pass_failure<T>(&self, directory: usize, result: Result<T, LogError>) -> Result<Option<T>, LogError> {
         let directory = &self.directories[directory];
         match result {
             Ok(value) => Ok(Some(value)),
@@ -112,33 +130,30 @@ impl Storage {
         }
     }
 
+    /// Has a directory removed.
+    pub(super) fn doom(&self, path: PathBuf) {
+        let what = Doomed::Partition(path);
+        self.deletions.lock().push(Deletion { what, due_ms: self.clock.now_ms() });
+    }
+
     /// Where a directory's partitions are. Those that wait for their deletion are queued for it.
-    fn find_places(
-        &self,
-        at: usize,
-        directory: &Directory,
-        checkpoints: &Lines,
-        places: &mut HashMap<(String, i32), Place>,
-    ) {
+    fn find_places(&self, at: usize, directory: &Directory, checkpoints: &Lines, places: &mut Places) {
         let clean = directory.clean().is_some();
         for found in std::mem::take(&mut *directory.found.lock()) {
             let (topic, index) = (found.name.topic, found.name.partition);
+            let params = OpenParams {
+                clean,
+                recovery_point: checkpoints.get(Checkpoint::RecoveryPoint, &topic, index).unwrap_or(0),
+                log_start_offset: checkpoints.get(Checkpoint::LogStart, &topic, index).unwrap_or(0),
+                now_ms: self.clock.now_ms(),
+            };
+            let cleaned_to = checkpoints.get(Checkpoint::Cleaner, &topic, index);
+            let place = Place { directory: at, path: found.path, params, cleaned_to };
             match found.name.kind {
-                DirKind::Current => {
-                    let params = OpenParams {
-                        clean,
-                        recovery_point: checkpoints.get(Checkpoint::RecoveryPoint, &topic, index).unwrap_or(0),
-                        log_start_offset: checkpoints.get(Checkpoint::LogStart, &topic, index).unwrap_or(0),
-                        now_ms: self.clock.now_ms(),
-                    };
-                    let cleaned_to = checkpoints.get(Checkpoint::Cleaner, &topic, index);
-                    places.insert((topic, index), Place { directory: at, path: found.path, params, cleaned_to });
-                }
-                DirKind::Delete => {
-                    let what = Doomed::Partition(found.path);
-                    self.deletions.lock().push(Deletion { what, due_ms: self.clock.now_ms() });
-                }
-                DirKind::Future | DirKind::Stray => {}
+                DirKind::Current => drop(places.current.insert((topic, index), place)),
+                DirKind::Future => places.future.entry((topic, index)).or_default().push(place),
+                DirKind::Delete => self.doom(place.path),
+                DirKind::Stray => {}
             }
         }
     }
@@ -151,14 +166,14 @@ impl Storage {
         self.disk.rename(path, &to).map_err(|source| LogError::Io { operation: "renaming", path: to, source })
     }
 
-    fn open_parallel(&self, jobs: Vec<(Wanted, Option<Place>)>, threads: usize) -> Result<Opened, LogError> {
+    fn open_parallel(&self, jobs: Vec<Job>, threads: usize) -> Result<Opened, LogError> {
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::with_capacity(jobs.len()));
         std::thread::scope(|scope| {
             for _ in 0..threads.clamp(1, jobs.len().max(1)) {
                 scope.spawn(|| {
-                    while let Some((wanted, place)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let opened = self.open_one(wanted, place.as_ref());
+                    while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let opened = self.open_one(job);
                         results.lock().push(opened);
                     }
                 });
@@ -180,7 +195,8 @@ impl Storage {
     }
 
     /// Opens or makes one partition.
-    fn open_one(&self, wanted: &Wanted, place: Option<&Place>) -> Result<One, LogError> {
+    fn open_one(&self, job: &Job) -> Result<One, LogError> {
+        let Job { wanted, place, future } = job;
         let Wanted { topic, index, leader_epoch, settings, directory } = wanted;
         let offline = || One::Offline(Arc::clone(topic), *index);
         let Some(place) = place else {
@@ -201,6 +217,9 @@ impl Storage {
             return Ok(One::Open(Arc::new(partition), Recovery::default()));
         };
         let opened = self.open_place(wanted, place);
+        if let (Ok(One::Open(partition, _)), Some(future)) = (&opened, future) {
+            self.resume_move(partition, future);
+        }
         Ok(self.pass_failure(place.directory, opened)?.unwrap_or_else(offline))
     }
 

@@ -66,7 +66,7 @@ impl Storage {
             // An older topic's, that could not be moved away: its records are not this one's.
             self.set_aside(&topic.name, index, &path)?;
         }
-        let log = self.create_log(topic, &path, settings).inspect_err(|_| {
+        let log = self.create_log(topic, &path, settings, 0).inspect_err(|_| {
             // What there is of it is empty; what can't be removed is set aside by the next attempt.
             let _ = self.disk.remove_dir_all(&path);
         })?;
@@ -74,8 +74,15 @@ impl Storage {
         Ok(log)
     }
 
-    fn create_log(&self, topic: &TopicIdentity, path: &Path, settings: &PartitionSettings) -> Result<Log, LogError> {
-        let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, now_ms: self.clock.now_ms() };
+    /// Makes an empty log that begins at `log_start_offset`.
+    pub(super) fn create_log(
+        &self,
+        topic: &TopicIdentity,
+        path: &Path,
+        settings: &PartitionSettings,
+        log_start_offset: i64,
+    ) -> Result<Log, LogError> {
+        let params = OpenParams { clean: true, recovery_point: 0, log_start_offset, now_ms: self.clock.now_ms() };
         let (log, _) = Log::open(Arc::clone(&self.disk), path, Arc::clone(&settings.log), params)?;
         milena_log::write_topic_id_unsynced(&*self.disk, path, &topic.id.to_string())?;
         Ok(log)

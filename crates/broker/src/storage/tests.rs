@@ -1,5 +1,7 @@
 //! Failures of one log directory out of two, by each kind of operation.
 
+mod moving;
+
 use std::path::{Path, PathBuf};
 
 use milena_io::{Fault, FaultKind, SimClock, SimDisk, StepKind};
@@ -58,7 +60,11 @@ impl Node {
     }
 
     fn new() -> Self {
-        let disk = SimDisk::new(7);
+        Self::with_seed(7)
+    }
+
+    fn with_seed(seed: u64) -> Self {
+        let disk = SimDisk::new(seed);
         let storage = lock(&disk, &[]).unwrap();
         storage.take_clean_markers();
         let node = Self { disk, storage, replicas: Replicas::default() };

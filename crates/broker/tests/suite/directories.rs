@@ -67,6 +67,51 @@ fn log_dir(client: &mut RawClient, dir: &Path) -> Value {
     results.find(|result| result["logDir"] == dir.to_str().unwrap()).unwrap().clone()
 }
 
+/// What AlterReplicaLogDirs answers for a partition of `t`.
+fn alter(client: &mut RawClient, version: i16, partition: i32, dir: &Path) -> i64 {
+    let body = json!({"dirs": [{"path": dir, "topics": [{"name": "t", "partitions": [partition]}]}]});
+    let answer = client.call("AlterReplicaLogDirs", version, &body).unwrap();
+    assert_eq!(answer["results"][0]["topicName"], "t");
+    error_of(&answer["results"][0]["partitions"][0])
+}
+
+/// What DescribeLogDirs says of a partition of `t` in a directory: whether it is a future one; `None` when it is not there.
+fn is_future(client: &mut RawClient, dir: &Path, partition: i32) -> Option<bool> {
+    let told = log_dir(client, dir);
+    let topics = told["topics"].as_array().unwrap().iter().filter(|topic| topic["name"] == "t");
+    let mut partitions = topics.flat_map(|topic| topic["partitions"].as_array().unwrap());
+    let told = partitions.find(|told| told["partitionIndex"] == partition)?;
+    assert!(told["offsetLag"].as_i64() >= Some(0) && told["partitionSize"].as_i64() >= Some(0));
+    told["isFutureKey"].as_bool()
+}
+
+#[test]
+fn a_partition_moves_to_another_directory_while_it_is_written_to() {
+    let (mut node, mut client, second) = node();
+    let (data, more) = dirs(&node);
+    let moved = second[0];
+    let mut end = 1;
+    assert_eq!(alter(&mut client, 2, moved, Path::new("/nowhere")), 57);
+    assert_eq!(alter(&mut client, 1, moved, &more), 0, "where it is");
+    assert_eq!(alter(&mut client, 2, moved, &data), 0);
+    while is_future(&mut client, &data, moved) != Some(false) {
+        assert_eq!(produce(&mut client, "t", moved, &one())["baseOffset"], end);
+        end += 1;
+    }
+    assert_eq!(is_future(&mut client, &more, moved), None);
+    assert_eq!(produce(&mut client, "t", moved, &one())["baseOffset"], end);
+    let name = format!("t-{moved}");
+    assert!(data.join(&name).exists() && !more.join(&name).exists());
+    node.stop();
+    // That the directory it came from does not work is nothing to it.
+    std::fs::rename(&more, more.with_file_name("away")).unwrap();
+    std::fs::write(&more, b"").unwrap();
+    node.start_again();
+    let mut client = node.client();
+    assert_eq!(list_offsets(&mut client, moved)["offset"], end + 1);
+    assert_eq!(produce(&mut client, "t", moved, &one())["baseOffset"], end + 1);
+}
+
 #[test]
 fn a_directory_that_fails_takes_its_partitions_offline_and_the_others_serve_on() {
     let (node, mut client, second) = node();

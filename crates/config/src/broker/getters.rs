@@ -117,6 +117,7 @@ getters! {
     queued_max_request_bytes: i64 = "queued.max.request.bytes";
     queued_max_requests: i32 = "queued.max.requests";
     remote_log_storage_system_enable: bool = "remote.log.storage.system.enable";
+    replica_alter_log_dirs_io_max_bytes_per_second: i64 = "replica.alter.log.dirs.io.max.bytes.per.second";
     replica_fetch_backoff_ms: i32 = "replica.fetch.backoff.ms";
     replica_fetch_max_bytes: i32 = "replica.fetch.max.bytes";
     replica_fetch_min_bytes: i32 = "replica.fetch.min.bytes";

@@ -135,14 +135,24 @@ impl Log {
     /// # Errors
     /// [`LogError::Io`](crate::LogError::Io); nothing has changed then.
     pub fn rename_for_deletion(&mut self, unique: u128) -> Result<()> {
+        let name = self.dir_name()?;
+        self.rename_to(&PartitionDirName::format(&name.topic, name.partition, DirKind::Delete, unique))?;
+        self.closed = true;
+        Ok(())
+    }
+
+    /// The directory's name.
+    pub(super) fn dir_name(&self) -> Result<PartitionDirName> {
         let name = self.home.dir.file_name().and_then(|name| name.to_str()).and_then(PartitionDirName::parse);
-        let name = name.ok_or_else(|| bad(&self.home.dir, "is no directory of a partition"))?;
-        let renamed = PartitionDirName::format(&name.topic, name.partition, DirKind::Delete, unique);
-        let to = self.home.parent().join(renamed);
+        name.ok_or_else(|| bad(&self.home.dir, "is no directory of a partition"))
+    }
+
+    /// Gives the directory another name beside its old one.
+    pub(super) fn rename_to(&mut self, name: &str) -> Result<()> {
+        let to = self.home.parent().join(name);
         self.supersede_flushes();
         self.home.disk.rename(&self.home.dir, &to).context("renaming to", &to)?;
         self.home.dir = to;
-        self.closed = true;
         Ok(())
     }
 

@@ -22,7 +22,8 @@ pub struct Assignment {
 }
 
 impl MetadataLog {
-    /// Log directories of a broker have failed: what is in them has no leader any more. Nothing happens when the broker does not have them.
+    /// Log directories of a broker have failed: what is in them has no leader any more, and neither has what the broker has lost with them, by topic
+    /// id and partition, wherever the metadata has it. Nothing happens when the broker does not have them.
     ///
     /// # Errors
     /// As [`MetadataLog::append`].
@@ -30,6 +31,7 @@ impl MetadataLog {
         &mut self,
         id: i32,
         failed: &[Uuid],
+        lost: &[(Uuid, i32)],
         defaults: TopicDefaults,
         now_ms: i64,
     ) -> Result<Vec<Loaded>, QuorumError> {
@@ -41,8 +43,18 @@ impl MetadataLog {
         }
         let mut records = Records::new();
         let elections = Elections { image: &image, defaults, coming: None, leaving: Some(id), unclean: None };
-        let lost = |p: &Partition| p.isr.contains(&id) && p.directory_of(id).is_some_and(|dir| gone.contains(&dir));
-        elections.run(lost, &mut records);
+        let is_gone = |p: &Partition| p.directory_of(id).is_some_and(|dir| gone.contains(&dir));
+        elections.run(|p| p.isr.contains(&id) && is_gone(p), &mut records);
+        for &(topic_id, index) in lost {
+            let Some(topic) = image.topics().get_by_id(topic_id) else { continue };
+            let Some(partition) = topic.partition(index).filter(|p| p.isr.contains(&id) && !is_gone(p)) else {
+                continue;
+            };
+            if let Some(record) = elections.change(topic, index, partition) {
+                let version = image.features().metadata_version().partition_change_record_version();
+                records.push(VersionedRecord::new(MetadataRecord::PartitionChange(record), version));
+            }
+        }
         records.push(change_record(broker, 2, |record| record.log_dirs = left.into()));
         Ok(self.append_split(&records, now_ms)?.loaded)
     }
