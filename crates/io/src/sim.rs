@@ -457,7 +457,7 @@ impl File for SimFile {
     }
 
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()> {
-        let mut bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+        let mut bytes = bufs.iter().map(|buf| &buf[..]).collect::<Vec<_>>().concat();
         self.change(StepKind::Write, |content, rng, outcome| {
             if outcome != Outcome::Done {
                 bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
