@@ -15,6 +15,10 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ConsumerGroupDescription;
+import org.apache.kafka.clients.admin.GroupListing;
+import org.apache.kafka.clients.admin.ListGroupsOptions;
+import org.apache.kafka.clients.admin.MemberAssignment;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.ScramCredentialInfo;
@@ -24,8 +28,10 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.GroupType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.header.Header;
@@ -47,6 +53,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *   delete         deletes the records of the topic `deleted` below the offset
  *   read           one line a partition: its records, uncommitted and committed; of a compacted one only the last ones of their keys
  *   committed      one line a group and partition
+ *   member         leaves a member in a consumer group
+ *   groups         one line a consumer group, and one a member
  *   rule           a line of dashes
  */
 public class Files {
@@ -63,6 +71,8 @@ public class Files {
                 case "transactions" -> transactions(bootstrap, base, round);
                 case "open" -> open(bootstrap, base, round);
                 case "classic", "consumer" -> subscribed(bootstrap, command);
+                case "member" -> member(bootstrap, round);
+                case "groups" -> groups(bootstrap);
                 case "simple" -> simple(bootstrap, round);
                 case "share" -> share(bootstrap);
                 case "delete" -> delete(bootstrap, Long.parseLong(args[4]));
@@ -201,6 +211,34 @@ public class Files {
             consumer.commitSync();
             consumer.commitSync(Map.of(new TopicPartition("codec-none", 1), new OffsetAndMetadata(7, "metadata of " + protocol)));
         }
+    }
+
+    // It is never closed: the coordinator waits for it until its session ends.
+    static void member(String bootstrap, int round) {
+        Map<String, Object> config = Map.of("group.id", "group-member-" + round, "group.protocol", "consumer", "client.id", "reader",
+            "group.instance.id", "instance");
+        KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, config);
+        if (round % 2 == 0) consumer.subscribe(new SubscriptionPattern("codec-.*"));
+        else consumer.subscribe(List.of("codec-none", "codec-zstd"));
+        while (consumer.assignment().isEmpty()) consumer.poll(Duration.ofMillis(100));
+    }
+
+    static void groups(String bootstrap) throws Exception {
+        try (Admin admin = admin(bootstrap)) {
+            List<String> ids = admin.listGroups(ListGroupsOptions.forConsumerGroups().withTypes(Set.of(GroupType.CONSUMER))).all().get()
+                .stream().map(GroupListing::groupId).sorted().toList();
+            for (ConsumerGroupDescription group : new TreeMap<>(admin.describeConsumerGroups(ids).all().get()).values()) {
+                System.out.println(group.groupId() + " " + group.groupState() + " " + group.partitionAssignor() + " " + group.groupEpoch()
+                    + " " + group.targetAssignmentEpoch());
+                for (var member : group.members())
+                    System.out.println("  " + member.groupInstanceId() + " " + member.clientId() + " " + member.host() + " "
+                        + member.memberEpoch() + " " + sorted(member.assignment()) + " " + sorted(member.targetAssignment().get()));
+            }
+        }
+    }
+
+    static List<String> sorted(MemberAssignment assignment) {
+        return assignment.topicPartitions().stream().map(TopicPartition::toString).sorted().toList();
     }
 
     static void simple(String bootstrap, int round) throws Exception {

@@ -1,5 +1,5 @@
 //! One set of directories that Apache Kafka and Milena serve in turn, each of them stopped or killed: every record, start offset, producer,
-//! open transaction and committed offset must be there for the next.
+//! open transaction, committed offset and member of a consumer group must be there for the next.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,13 +112,18 @@ impl Relay<'_> {
             .set("log.cleaner.backoff.ms", "500")
             .set("log.flush.start.offset.checkpoint.interval.ms", "500")
             .set("offsets.topic.num.partitions", "5")
+            // Members that are gone are there for the next server.
+            .set("group.consumer.max.session.timeout.ms", "1800000")
+            .set("group.consumer.session.timeout.ms", "1800000")
+            .set("group.consumer.min.heartbeat.interval.ms", "200")
+            .set("group.consumer.heartbeat.interval.ms", "200")
             .set("transaction.state.log.num.partitions", "5")
             .start()
     }
 
     /// What is there, and behind the rule what is there after more was written.
     fn ask_and_change(&self, server: &Server, number: u64, is_kafka: bool, has_transactions: bool) -> Result<String> {
-        let mut commands = if number == 0 { vec![] } else { vec!["read", "committed"] };
+        let mut commands = if number == 0 { vec![] } else { vec!["read", "committed", "groups"] };
         commands.push("rule");
         if number == 0 {
             commands.push("create");
@@ -127,11 +132,11 @@ impl Relay<'_> {
         if has_transactions {
             commands.extend(["transactions", "open"]);
         }
-        commands.extend(["classic", "simple"]);
+        commands.extend(["classic", "simple", "consumer", "member"]);
         if is_kafka {
-            commands.extend(["consumer", "share"]);
+            commands.push("share");
         }
-        commands.extend(["delete", "read", "committed"]);
+        commands.extend(["delete", "read", "committed", "groups"]);
         let base = (super::now()? - 3_600_000).to_string();
         let below = 30 * (number + 1);
         let (bootstrap, round) = (server.addr().to_string(), number.to_string());

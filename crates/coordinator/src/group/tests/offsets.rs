@@ -17,7 +17,7 @@ fn a_commit_is_one_batch_with_a_record_for_each_partition() {
     let request = commit_request("", -1, "t", &[(0, 5, "md"), (2, 6, "too long for it"), (3, 7, "")]);
     let errors = commit(&mut bench, request, 8);
     assert_eq!(errors, [ErrorCode::NONE, ErrorCode::OFFSET_METADATA_TOO_LARGE, ErrorCode::NONE]);
-    let batch = milena_records::Batch::parse(&bench.log.batches[0]).unwrap();
+    let batch = Batch::parse(&bench.log.batches[0]).unwrap();
     assert_eq!((bench.log.batches.len(), batch.count()), (1, 2));
     let record = batch.plain_records().unwrap().next().unwrap().unwrap();
     let key = OffsetCommitKey { group: "g".into(), topic: "t".into(), partition: 0 };
@@ -96,7 +96,7 @@ fn a_retention_of_its_own_is_stored_and_obeyed() {
     let mut bench = bench();
     let request = OffsetCommitRequest { retention_time_ms: 10, ..simple(5) };
     commit(&mut bench, request, 4);
-    let batch = milena_records::Batch::parse(&bench.log.batches[0]).unwrap();
+    let batch = Batch::parse(&bench.log.batches[0]).unwrap();
     assert_eq!(batch.plain_records().unwrap().next().unwrap().unwrap().value.unwrap()[..2], [0, 1]);
     let mut bench = bench.restart();
     assert_eq!(fetch(&mut bench, 0), 5);
