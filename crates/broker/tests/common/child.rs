@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use milena_testkit::client::RawClient;
@@ -16,10 +16,17 @@ const READY: &str = "serving on ";
 /// Serves until standard input ends, if this process was started for that.
 pub fn serve_if_asked() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
-    let broker = super::start(Path::new(&dir), "127.0.0.1:0", super::SETTINGS, false).unwrap();
+    let dir = Path::new(&dir);
+    let may_format = !dir.join("meta.properties").exists();
+    let broker = super::start(dir, "127.0.0.1:0", super::SETTINGS, may_format).unwrap();
     println!("\n{READY}{}", broker.addresses().next().unwrap().1);
     let _ = std::io::stdin().read(&mut [0]);
     broker.stop().unwrap();
+}
+
+/// Whether a process can have disks of its own here.
+pub fn can_mount() -> bool {
+    Command::new("unshare").args(["-Urm", "true"]).status().is_ok_and(|status| status.success())
 }
 
 /// The other process; it is killed when this is dropped.
@@ -31,9 +38,25 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a node on a formatted directory.
+    /// Starts a node on a directory, which it formats if it is empty.
     pub fn start(data_dir: &Path) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self::run(Command::new(std::env::current_exe().unwrap()), data_dir)
+    }
+
+    /// Starts a node on a disk of its own with this size, MiB: a file system in memory at `data_dir`, which only the process sees.
+    pub fn start_on_small_disk(data_dir: &Path, mib: u32) -> Self {
+        let script = format!("mount -t tmpfs -o size={mib}m tmpfs \"${DIRECTORY}\" && exec \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args(["-Urm", "sh", "-c", &script, "sh"]).arg(std::env::current_exe().unwrap());
+        Self::run(command, data_dir)
+    }
+
+    /// A path as the process sees it.
+    pub fn inside(&self, path: &Path) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root{}", self.child.id(), path.display()))
+    }
+
+    fn run(mut command: Command, data_dir: &Path) -> Self {
         command.args(["--exact", ENTRY, "--nocapture"]).env(DIRECTORY, data_dir);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take().unwrap();

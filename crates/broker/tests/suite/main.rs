@@ -9,6 +9,7 @@ mod compaction;
 mod damage;
 mod deletion;
 mod directories;
+mod faults;
 mod flush;
 mod live_settings;
 mod process;
