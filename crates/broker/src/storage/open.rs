@@ -104,7 +104,29 @@ impl Storage {
         }
         places.future.into_values().flatten().for_each(|place| self.doom(place.path));
         self.learn_checkpointed(&lines, &jobs);
-        self.open_parallel(jobs, threads)
+        self.tell_what_is_to_do(&jobs);
+        let begun = self.monotonic();
+        let opened = self.open_parallel(jobs, threads)?;
+        let ms = self.monotonic().saturating_sub(begun).as_millis();
+        tracing::info!("Loaded {} logs in {ms}ms", opened.found.partitions);
+        Ok(opened)
+    }
+
+    /// As Kafka tells it.
+    fn tell_what_is_to_do(&self, jobs: &[Job]) {
+        for directory in self.online() {
+            let here = |job: &&Job| job.place.as_ref().is_some_and(|place| place.directory == directory.index());
+            let path = directory.path().display();
+            match (jobs.iter().filter(here).count(), directory.clean()) {
+                (0, _) => tracing::info!("No logs found to be loaded in {path}"),
+                (logs, Some(_)) => {
+                    tracing::info!("Skipping recovery of {logs} logs from {path} since clean shutdown file was found");
+                }
+                (logs, None) => {
+                    tracing::info!("Recovering {logs} logs from {path} since no clean shutdown file was found");
+                }
+            }
+        }
     }
 
     /// A place that is the wanted topic's and not that of an older one of the same name, which is set aside.
@@ -169,11 +191,20 @@ impl Storage {
     fn open_parallel(&self, jobs: Vec<Job>, threads: usize) -> Result<Opened, LogError> {
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::with_capacity(jobs.len()));
+        let done = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..threads.clamp(1, jobs.len().max(1)) {
                 scope.spawn(|| {
                     while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                         let opened = self.open_one(job);
+                        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                        if let Ok(One::Open(partition, recovery)) = &opened
+                            && recovery.segments_scanned > 0
+                        {
+                            let (segments, bytes) = (recovery.segments_scanned, recovery.bytes_scanned);
+                            let end = partition.high_watermark();
+                            tracing::info!(%partition, segments, bytes, end, "Recovered a log ({done}/{} completed)", jobs.len());
+                        }
                         results.lock().push(opened);
                     }
                 });
