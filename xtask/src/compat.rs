@@ -113,7 +113,40 @@ fn suite(server: &mut Server, names: &[&str]) -> Result<Done> {
     println!("killed and started again");
     read_all(&clients, server, &base)?;
     take_turns(&clients, server, &base, "2")?;
-    Ok(Done { phases: 7 * clients.len() + 3 * CONSUMER_PROTOCOL.len(), missing })
+    let mut phases = 7 * clients.len() + 3 * CONSUMER_PROTOCOL.len();
+    for client in &clients {
+        phases += usize::from(transactions(client, server)?);
+    }
+    Ok(Done { phases, missing })
+}
+
+/// Runs a client's transactions, if it has any, and kills the server when they are halfway.
+fn transactions(client: &Client, server: &mut Server) -> Result<bool> {
+    let (program, own) = match client.name {
+        "java" => ("Compat.java", "Transactions.java"),
+        _ => return Ok(false),
+    };
+    let started = Instant::now();
+    let arguments = client.command[1..].iter().map(|argument| argument.replace(program, own));
+    let mut child = Command::new(&client.command[0])
+        .args(arguments)
+        .arg(server.addr().to_string())
+        .current_dir(&client.dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| client.command[0].clone())?;
+    for line in BufReader::new(child.stdout.take().context("its output is piped")?).lines() {
+        let line = line?;
+        if line == "halfway" {
+            server.kill()?;
+            server.start()?;
+            println!("{}: killed and started again in the middle of transactions", client.name);
+        } else {
+            println!("{line} ({:.1} s)", started.elapsed().as_secs_f64());
+        }
+    }
+    let status = child.wait()?;
+    if status.success() { Ok(true) } else { bail!("{} {own}: {status}", client.name) }
 }
 
 /// Every client takes its group through a turn.
