@@ -305,7 +305,7 @@ fn small_files_are_made_anew_or_the_start_names_them() {
         ("replication-offset-checkpoint", [true; 4]),
         ("log-start-offset-checkpoint", [true; 4]),
         ("t-0/leader-epoch-checkpoint", [true; 4]),
-        ("t-0/partition.metadata", [true, true, true, false]),
+        ("t-0/partition.metadata", [true; 4]),
         ("meta.properties", [false; 4]),
     ];
     let damages = [Damage::Missing, Damage::Emptied, Damage::Zeroed, Damage::Cut];
