@@ -124,6 +124,7 @@ fn suite(server: &mut Server, names: &[&str]) -> Result<Done> {
 fn transactions(client: &Client, server: &mut Server) -> Result<bool> {
     let (program, own) = match client.name {
         "java" => ("Compat.java", "Transactions.java"),
+        "python" => ("compat.py", "transactions.py"),
         _ => return Ok(false),
     };
     let started = Instant::now();
