@@ -215,7 +215,8 @@ impl Log {
         self.writable()?;
         let before = self.epochs.version();
         self.epochs.assign(epoch, start_offset);
-        self.closed_cleanly &= self.epochs.version() == before;
+        // An epoch without records gives way to the next leader's: a log that is only led needs no close.
+        self.closed_cleanly &= self.epochs.version() == before || start_offset == self.log_end_offset;
         Ok(())
     }
 

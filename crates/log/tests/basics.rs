@@ -244,6 +244,10 @@ fn a_clean_stop_leaves_kafkas_files_and_a_clean_start_reads_the_snapshot_only() 
     assert_eq!((log.log_end_offset(), log.recovery_point(), recovery), (80, 80, milena_log::Recovery::default()));
     log.close().unwrap();
     assert_eq!(disk.steps(), before, "nothing was changed, so nothing is written");
+    let (mut log, _) = open(&disk, &small(), true, 80);
+    log.assign_epoch(3, 80).unwrap();
+    log.close().unwrap();
+    assert_eq!(disk.steps(), before, "nor for a leader that wrote nothing");
     disk.clear_faults();
     let (mut log, _) = open(&disk, &small(), true, 80);
     assert_eq!((read_from(&log, 0, 300), append(&mut log, batch(1, 1, 0))), (bytes, 80));
