@@ -52,7 +52,7 @@ pub fn of(api: &str, stage: &Stage<'_>) -> Vec<Exchange> {
         "Heartbeat" => by_strangers(json!({})),
         "ConsumerGroupHeartbeat" => consumer_group_heartbeat(),
         "ConsumerGroupDescribe" => {
-            vec![("a group that does not exist and one without a name", json!({"groupIds": ["missing", ""]}))]
+            vec![("a group without a name and one that does not exist", json!({"groupIds": ["", "missing"]}))]
         }
         "LeaveGroup" => vec![(
             "a member that does not exist",
@@ -66,6 +66,7 @@ pub fn of(api: &str, stage: &Stage<'_>) -> Vec<Exchange> {
             "a group and one that does not exist",
             json!({"groupsNames": [format!("{GROUP}{}", stage.version), "missing"]}),
         )],
+        "AddPartitionsToTxn" => add_partitions_to_txn(),
         _ => vec![("the defaults", json!({}))],
     }
 }
@@ -89,6 +90,20 @@ fn produce(stage: &Stage<'_>) -> Vec<Exchange> {
         ("a partition that does not exist", request("t", stage.topic_id, 9, &two)),
         ("a topic that does not exist", request("missing", UNKNOWN_ID, 0, &two)),
     ]
+}
+
+/// Apache Kafka never answers a request without transactions.
+fn add_partitions_to_txn() -> Vec<Exchange> {
+    let topics = json!([{"name": "t", "partitions": [0]}]);
+    let transaction = json!({
+        "transactionalId": "x", "producerId": 1, "producerEpoch": 0, "verifyOnly": false, "topics": topics,
+    });
+    let body = json!({
+        "transactions": [transaction],
+        "v3AndBelowTransactionalId": "x", "v3AndBelowProducerId": 1, "v3AndBelowProducerEpoch": 0,
+        "v3AndBelowTopics": topics,
+    });
+    vec![("where there is no coordinator", body)]
 }
 
 fn fetch(stage: &Stage<'_>) -> Vec<Exchange> {
