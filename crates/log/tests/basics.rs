@@ -309,3 +309,25 @@ fn a_deleted_log_leaves_its_name_at_once_and_its_directory_later() {
     log.delete().unwrap();
     assert_eq!(list(&disk), ["t-0"]);
 }
+
+#[test]
+fn a_log_that_was_only_led_since_its_clean_start_needs_no_close() {
+    let disk = disk(1);
+    let (mut log, _) = open(&disk, &small(), true, 0);
+    log.assign_epoch(1, 0).unwrap();
+    log.close().unwrap();
+    let before = disk.steps();
+    for epoch in 2..5 {
+        let (mut log, _) = open(&disk, &small(), true, 0);
+        log.assign_epoch(epoch, 0).unwrap();
+        assert_eq!(log.end_offset_for_epoch(epoch), EpochEnd { epoch, end_offset: 0 });
+        log.close().unwrap();
+        assert_eq!(disk.steps(), before);
+    }
+    let (mut log, _) = open(&disk, &small(), true, 0);
+    log.assign_epoch(5, 0).unwrap();
+    log.append(&mut [&mut batch(1, 1, 0)], 5, 0).unwrap();
+    log.assign_epoch(6, 1).unwrap();
+    log.close().unwrap();
+    assert_eq!(file(&disk, "leader-epoch-checkpoint"), b"0\n2\n5 0\n6 1\n");
+}

@@ -459,8 +459,12 @@ impl Loader {
     ) -> Result<(Log, Recovery)> {
         let first = segments[0].base_offset;
         let log_start_offset = self.params.log_start_offset.max(first);
-        let unchanged = self.epochs.version();
+        let mut unchanged = self.epochs.version();
+        self.epochs.truncate_from_end(end + 1);
+        let without_records = self.epochs.version();
         self.epochs.truncate_from_end(end);
+        // An epoch without records gives way to the next leader's: that is no change to keep.
+        unchanged += self.epochs.version() - without_records;
         self.epochs.truncate_from_start(log_start_offset);
         self.load_aborted(&mut segments, end, found)?;
         let restored = restore(&self.source(&segments, end), &found.snapshots)?;
