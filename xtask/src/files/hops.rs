@@ -8,15 +8,12 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use milena_testkit::batch::Batch;
 use milena_testkit::server::{Kind, Options, Server};
-use serde_json::json;
 
 use super::clients;
 use super::dump::Both;
 
 /// Servers in turn.
 const HOPS: u64 = 4;
-/// Who has this API has a transaction coordinator.
-const END_TXN: i16 = 26;
 const RULE: &str = "---\n";
 const DIRECTORIES: [&str; 2] = ["data", "data-b"];
 
@@ -26,15 +23,8 @@ pub(super) fn pass_on(milena: &Path, libs: &Path) -> Result<usize> {
     let mut checked = 0;
     for first_is_killed in [false, true] {
         let dir = tempfile::Builder::new().prefix("milena-hops-").tempdir()?;
-        let mut relay = Relay {
-            milena,
-            libs,
-            dir: dir.path().to_owned(),
-            expected: String::new(),
-            has_transactions: true,
-            offset: 0,
-            checked: 0,
-        };
+        let mut relay =
+            Relay { milena, libs, dir: dir.path().to_owned(), expected: String::new(), offset: 0, checked: 0 };
         let mut killed = first_is_killed;
         for number in 0..HOPS * super::rounds() {
             let hop = relay.hop(number, killed, &mut both);
@@ -56,7 +46,6 @@ struct Relay<'r> {
     dir: PathBuf,
     /// What the last server said of all records and offsets.
     expected: String,
-    has_transactions: bool,
     /// Where the last batch of the idempotent producer is.
     offset: i64,
     checked: usize,
@@ -67,18 +56,13 @@ impl Relay<'_> {
     fn hop(&mut self, number: u64, kill: bool, both: &mut Both<'_>) -> Result<()> {
         let is_kafka = number.is_multiple_of(2);
         let mut server = self.server(is_kafka)?;
-        let has_transactions = serves(&server, END_TXN)?;
         self.producer(&server, number)?;
-        let said = self.ask_and_change(&server, number, is_kafka, has_transactions)?;
+        let said = self.ask_and_change(&server, number, is_kafka)?;
         let (found, expected) = said.split_once(RULE).context("no rule")?;
         if number > 0 {
-            // Without transactions there is no reading of only the committed ones.
-            let all = has_transactions && self.has_transactions;
-            let judged = |line: &&str| all || !line.starts_with("read_committed ");
-            differ(self.expected.lines().filter(judged).collect(), found.lines().filter(judged).collect())?;
+            differ(self.expected.lines().collect(), found.lines().collect())?;
             self.checked += self.expected.lines().count();
         }
-        self.has_transactions = has_transactions;
         expected.clone_into(&mut self.expected);
         if kill {
             server.kill()?;
@@ -122,17 +106,13 @@ impl Relay<'_> {
     }
 
     /// What is there, and behind the rule what is there after more was written.
-    fn ask_and_change(&self, server: &Server, number: u64, is_kafka: bool, has_transactions: bool) -> Result<String> {
+    fn ask_and_change(&self, server: &Server, number: u64, is_kafka: bool) -> Result<String> {
         let mut commands = if number == 0 { vec![] } else { vec!["read", "committed", "groups"] };
         commands.push("rule");
         if number == 0 {
             commands.push("create");
         }
-        commands.push("write");
-        if has_transactions {
-            commands.extend(["transactions", "open"]);
-        }
-        commands.extend(["classic", "simple", "consumer", "member"]);
+        commands.extend(["write", "transactions", "open", "classic", "simple", "consumer", "member"]);
         if is_kafka {
             commands.push("share");
         }
@@ -179,12 +159,6 @@ impl Relay<'_> {
         self.checked += 1;
         Ok(())
     }
-}
-
-/// Whether a server has an API.
-fn serves(server: &Server, api: i16) -> Result<bool> {
-    let answer = server.client()?.call("ApiVersions", 0, &json!({}))?;
-    Ok(answer["apiKeys"].as_array().context("no APIs")?.iter().any(|known| known["apiKey"] == api))
 }
 
 fn differ(expected: Vec<&str>, found: Vec<&str>) -> Result<()> {
