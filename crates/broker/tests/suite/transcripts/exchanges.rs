@@ -62,10 +62,10 @@ pub fn of(api: &str, stage: &Stage<'_>) -> Vec<Exchange> {
         "OffsetFetch" => offset_fetch(stage),
         "OffsetDelete" => offset_delete(),
         "DescribeGroups" => vec![("a group and one that does not exist", json!({"groups": [GROUP, "missing"]}))],
-        "DeleteGroups" => vec![(
-            "a group and one that does not exist",
-            json!({"groupsNames": [format!("{GROUP}{}", stage.version), "missing"]}),
-        )],
+        "DeleteGroups" => vec![
+            ("a group", json!({"groupsNames": [format!("{GROUP}{}", stage.version)]})),
+            ("a group that does not exist", json!({"groupsNames": ["missing"]})),
+        ],
         "AddPartitionsToTxn" => add_partitions_to_txn(),
         _ => vec![("the defaults", json!({}))],
     }
