@@ -8,6 +8,7 @@ pub mod listeners;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 pub use listeners::{Listener, SecurityProtocol, Voter};
 
@@ -231,6 +232,16 @@ impl BrokerConfig {
     pub fn metadata_log_dir(&self) -> &str {
         let first = || self.log_dirs().first().map_or("", String::as_str);
         self.str("metadata.log.dir").unwrap_or_else(first)
+    }
+
+    /// The log directories, and that of the metadata log if it is none of them.
+    pub fn all_dirs(&self) -> Vec<PathBuf> {
+        let mut dirs: Vec<_> = self.log_dirs().iter().map(PathBuf::from).collect();
+        let metadata_dir = PathBuf::from(self.metadata_log_dir());
+        if !dirs.contains(&metadata_dir) {
+            dirs.push(metadata_dir);
+        }
+        dirs
     }
 
     /// Milena's own start (no properties file) as the only voter, without a listener for other controllers.

@@ -24,7 +24,7 @@ pub(super) fn prepare(
     config: &BrokerConfig,
     may_format: bool,
 ) -> Result<(Directories, Vec<String>), BrokerError> {
-    let dirs = all_dirs(config);
+    let dirs = config.all_dirs();
     let metadata_dir = PathBuf::from(config.metadata_log_dir());
     let load = || Directories::load(disk, &dirs, &metadata_dir, config.node_id(), &mut RealRng, clock.now_ms());
     match load() {
@@ -49,16 +49,6 @@ pub(super) fn in_order(config: &BrokerConfig, directories: &mut Directories) -> 
     all
 }
 
-/// `log.dirs`, and the metadata log's directory if it is none of them.
-fn all_dirs(config: &BrokerConfig) -> Vec<PathBuf> {
-    let mut dirs: Vec<PathBuf> = config.log_dirs().iter().map(PathBuf::from).collect();
-    let metadata_dir = PathBuf::from(config.metadata_log_dir());
-    if !dirs.contains(&metadata_dir) {
-        dirs.push(metadata_dir);
-    }
-    dirs
-}
-
 fn is_empty(disk: &dyn Disk, dir: &Path) -> bool {
     disk.list(dir).map_or(true, |entries| entries.iter().all(|entry| entry.name == "lost+found"))
 }
@@ -74,7 +64,7 @@ fn format_options(config: &BrokerConfig) -> FormatOptions {
     FormatOptions {
         cluster_id: Uuid::random(|bytes| RealRng.fill(bytes)).to_string(),
         node_id: config.node_id(),
-        dirs: all_dirs(config),
+        dirs: config.all_dirs(),
         metadata_dir: PathBuf::from(config.metadata_log_dir()),
         is_controller: true,
         mode,

@@ -91,19 +91,9 @@ pub fn run(command: &Command) -> Result<ExitCode> {
     }
 }
 
-/// `log.dirs`, and the metadata log's directory if it is none of them.
-fn all_dirs(config: &BrokerConfig) -> Vec<PathBuf> {
-    let mut dirs: Vec<PathBuf> = config.log_dirs().iter().map(PathBuf::from).collect();
-    let metadata_dir = PathBuf::from(config.metadata_log_dir());
-    if !dirs.contains(&metadata_dir) {
-        dirs.push(metadata_dir);
-    }
-    dirs
-}
-
 fn info(settings: &settings::Arguments) -> Result<ExitCode> {
     let (_, config) = settings.load()?;
-    let dirs = all_dirs(&config);
+    let dirs = config.all_dirs();
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
     let info = milena_quorum::info(&disk, &dirs);
     print!("{info}");
@@ -128,7 +118,7 @@ impl Format {
         Ok(FormatOptions {
             cluster_id,
             node_id: config.node_id(),
-            dirs: all_dirs(config),
+            dirs: config.all_dirs(),
             metadata_dir: PathBuf::from(config.metadata_log_dir()),
             is_controller: config.is_controller(),
             mode: self.mode(config)?,
