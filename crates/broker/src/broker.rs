@@ -72,6 +72,12 @@ pub enum BrokerError {
         /// The listener's name.
         listener: String,
     },
+    /// A setting asks for what is not there and must not be left out unnoticed.
+    #[error("{name} is set, and Milena has nothing of the kind; take it out if the node may serve without it")]
+    NotServed {
+        /// The setting.
+        name: &'static str,
+    },
     /// A directory that was never formatted holds something.
     #[error(
         "{} is not empty and has no meta.properties; if it is the right one, run `milena storage format`", dir.display()

@@ -173,10 +173,21 @@ impl Settings {
         self.entries.iter().map(|(name, setting)| (name.as_str(), setting))
     }
 
-    /// One warning for each name that no definition knows, with the nearest one that exists.
+    /// One warning for each name that no definition knows, with the nearest one that exists, and one for the names that
+    /// are set to something else than their default and change nothing here.
     pub fn warnings(&self) -> Vec<Warning> {
-        self.iter().filter(|(name, _)| dynamic::definition_of(name).is_none()).map(unknown_name).collect()
+        let unknown = self.iter().filter(|(name, _)| dynamic::definition_of(name).is_none()).map(unknown_name);
+        let idle: Vec<&str> =
+            self.iter().filter(|(name, setting)| is_idle(name, setting)).map(|(name, _)| name).collect();
+        let without_effect = Warning { message: format!("without effect: {}", idle.join(", ")) };
+        unknown.chain((!idle.is_empty()).then_some(without_effect)).collect()
     }
+}
+
+fn is_idle(name: &str, setting: &Setting) -> bool {
+    let changes_nothing =
+        |d: &definition::Definition| !d.effective && d.default_text().unwrap_or_default() != setting.value;
+    dynamic::definition_of(name).is_some_and(changes_nothing)
 }
 
 fn unknown_name((name, setting): (&str, &Setting)) -> Warning {
@@ -203,9 +214,18 @@ mod tests {
     #[test]
     fn an_unknown_name_is_a_warning_with_the_nearest_name() {
         let mut settings = Settings::new();
-        settings.file(Path::new("f"), "num.partition=3\nlistener.name.x.ssl.key.password=s\nnum.io.threads=1").unwrap();
+        settings.file(Path::new("f"), "num.partition=3\nlog.dirs=/d").unwrap();
         let messages: Vec<_> = settings.warnings().into_iter().map(|w| w.message).collect();
         assert_eq!(messages, ["unknown configuration num.partition (f, line 1), did you mean num.partitions?"]);
+    }
+
+    #[test]
+    fn names_that_change_nothing_are_told_where_they_are_not_at_their_default() {
+        let mut settings = Settings::new();
+        let text = "num.replica.fetchers=4\nlistener.name.x.ssl.key.password=s\nreplica.fetch.min.bytes=1\nlog.dirs=/d";
+        settings.file(Path::new("f"), text).unwrap();
+        let messages: Vec<_> = settings.warnings().into_iter().map(|w| w.message).collect();
+        assert_eq!(messages, ["without effect: listener.name.x.ssl.key.password, num.replica.fetchers"]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What the hot path costs in CPU time: appends and reads on the real disk, beside the bare system calls. `hot DIR`
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "an example measures")]
+
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Opens many partitions after a clean stop and tells time and memory: `many DIR PARTITIONS [make]`.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "an example measures")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;

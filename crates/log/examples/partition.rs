@@ -2,6 +2,8 @@
 //!
 //! `partition make|crash DIR BATCHES SEGMENT_BYTES` · `partition open DIR clean|unclean RECOVERY_POINT`
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "an example measures")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;

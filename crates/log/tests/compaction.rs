@@ -461,6 +461,7 @@ fn whatever_step_a_crash_comes_at_the_last_of_each_key_is_there_and_nothing_temp
         crash(seed, step, false);
         return;
     }
+    #[expect(clippy::disallowed_methods, reason = "a bound on how long the test searches")]
     let (begun, mut seed, mut crashes) = (Instant::now(), 0, 0);
     while crashes < 300 || (begun.elapsed() < BUDGET && seed < 100) {
         for at in 1..=crash(seed, None, true) {

@@ -501,6 +501,7 @@ fn whatever_step_a_crash_comes_at_nothing_flushed_is_lost_and_the_rest_is_a_pref
         run(seed.parse().unwrap(), step.parse().ok());
         return;
     }
+    #[expect(clippy::disallowed_methods, reason = "a bound on how long the test searches")]
     let (begun, mut seed, mut runs) = (Instant::now(), 0, 0);
     while begun.elapsed() < BUDGET && seed < 400 {
         let mut step = None;

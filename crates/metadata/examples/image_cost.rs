@@ -1,5 +1,7 @@
 //! What changes of a large image cost: `cargo run --release -p milena-metadata --example image_cost`.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "an example measures")]
+
 use std::time::Instant;
 
 use milena_metadata::Image;

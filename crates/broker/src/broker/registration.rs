@@ -15,16 +15,30 @@ use crate::storage::Storage;
 /// What a quorum of one without a controller listener says of itself; nobody connects to it.
 const CLOSED_CONTROLLER: (&str, &str, u16) = ("CONTROLLER", "localhost", 9093);
 
+/// Settings that decide what a node lets through, or where its records are: nobody is served in their absence. An empty
+/// value and `false` ask for nothing.
+const NOT_TO_BE_IGNORED: [&str; 4] = [
+    "authorizer.class.name",
+    "alter.config.policy.class.name",
+    "create.topic.policy.class.name",
+    "remote.log.storage.system.enable",
+];
+
 /// Refuses a configuration that asks for what is not served.
 ///
 /// # Errors
-/// [`BrokerError::Roles`], [`BrokerError::Protocol`].
+/// [`BrokerError::Roles`], [`BrokerError::Protocol`], [`BrokerError::NotServed`].
 pub(super) fn check_supported(config: &BrokerConfig) -> Result<(), BrokerError> {
     if !config.is_broker() || !config.is_controller() {
         return Err(BrokerError::Roles);
     }
-    match config.broker_listeners().find(|listener| listener.protocol != SecurityProtocol::Plaintext) {
-        Some(listener) => Err(BrokerError::Protocol { listener: listener.name.clone() }),
+    if let Some(listener) = config.broker_listeners().find(|listener| listener.protocol != SecurityProtocol::Plaintext)
+    {
+        return Err(BrokerError::Protocol { listener: listener.name.clone() });
+    }
+    let asked_for = |name: &&str| !matches!(config.text(name).as_deref(), None | Some("" | "false"));
+    match NOT_TO_BE_IGNORED.into_iter().find(asked_for) {
+        Some(name) => Err(BrokerError::NotServed { name }),
         None => Ok(()),
     }
 }

@@ -26,7 +26,7 @@ fn table() -> String {
     let missing = apis().filter(|api| api.on_broker && find(api.key).is_none()).map(|api| api.name);
     let missing: Vec<_> = missing.collect();
     if !missing.is_empty() {
-        out += &format!("\nNot served yet: {}.\n", missing.join(", "));
+        out += &format!("\nNot served: {}.\n", missing.join(", "));
     }
     out
 }

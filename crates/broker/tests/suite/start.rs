@@ -61,6 +61,21 @@ fn used() -> (TempDir, PathBuf) {
 }
 
 #[test]
+fn what_guards_or_holds_records_elsewhere_is_not_left_out_unnoticed() {
+    let (root, data) = used();
+    for setting in [
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "create.topic.policy.class.name=com.example.Policy",
+        "remote.log.storage.system.enable=true",
+    ] {
+        let message = refused(root.path(), &data, ANYWHERE, &[setting], false);
+        let name = setting.split('=').next().unwrap();
+        assert!(message.starts_with(name), "{message}");
+    }
+    start(&data, ANYWHERE, &["authorizer.class.name=", "remote.log.storage.system.enable=false"], false).unwrap();
+}
+
+#[test]
 fn with_a_configuration_file_nothing_is_formatted() {
     let (root, data) = folder();
     let message = refused(root.path(), &data, ANYWHERE, &[], false);
