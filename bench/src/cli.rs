@@ -90,6 +90,13 @@ pub(crate) enum Command {
         #[command(flatten)]
         compact: CompactArgs,
     },
+    /// Kill the server, start it again, and time it until it serves every partition of a topic.
+    Recover {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        recover: RecoverArgs,
+    },
     /// Start a server and time it until it answers ApiVersions, then stop it.
     Startup {
         /// Address at which the server will listen.
@@ -223,6 +230,17 @@ pub(crate) struct Load {
     /// Send as idempotent producers: with producer ids and sequence numbers.
     #[arg(long)]
     pub idempotent: bool,
+}
+
+/// What is recovered.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RecoverArgs {
+    /// The server's log directory, whose recovery points are removed, so that every batch must be checked.
+    #[arg(long)]
+    pub data_dir: PathBuf,
+    /// Topic that must be served.
+    #[arg(long)]
+    pub topic: String,
 }
 
 /// What is cleaned.

@@ -134,6 +134,16 @@ fn machine_ticks() -> Result<(u64, u64)> {
     Ok((busy, ticks.get(7).copied().unwrap_or(0)))
 }
 
+/// CPU time of a process since it began, in s: that of threads that have ended too, to the clock tick.
+pub(crate) fn process_cpu_s(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("no process {pid}"))?;
+    // Behind the name, which may hold spaces and parentheses, the state comes first.
+    let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat has no name")?;
+    let ticks = |at| fields.split_whitespace().nth(at).and_then(|field| field.parse::<u64>().ok());
+    let (user, system) = ticks(11).zip(ticks(12)).context("/proc/PID/stat is short")?;
+    Ok((user + system) as f64 * TICK_S)
+}
+
 /// A process's memory now.
 pub(crate) fn memory(pid: u32) -> Result<Memory> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -155,6 +165,7 @@ mod tests {
         while Instant::now() < until {}
         let used = Sample::take(std::process::id()).unwrap().since(&before);
         assert!(used.cpu_s > 0.01, "{} s", used.cpu_s);
+        assert!(process_cpu_s(std::process::id()).unwrap() >= 0.01);
         assert!(memory(std::process::id()).unwrap().rss > 0.1);
     }
 

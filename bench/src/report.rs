@@ -75,6 +75,20 @@ pub(crate) fn compact(target: &Target, (dirty, left): (u64, u64), offsets: u64, 
     Value::Object(out)
 }
 
+/// The report of `recover`: the new process, and how long it took until it answered and until it served everything, ms.
+pub(crate) fn recover(
+    target: &Target,
+    (pid, ready_ms, served_ms): (u32, f64, f64),
+    (records, bytes): (u64, u64),
+    measured: &Measured,
+) -> Value {
+    let mut out = common(target, measured, &Work { records, bytes, ..Work::default() });
+    put(&mut out, "pid", json!(pid));
+    put(&mut out, "ready_ms", round(ready_ms));
+    put(&mut out, "served_ms", round(served_ms));
+    Value::Object(out)
+}
+
 fn common(target: &Target, measured: &Measured, work: &Work) -> Map<String, Value> {
     let client = &measured.client;
     let wall = client.wall_s;

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Servers to compare, with commas between them; ratios are to the last one
     #[arg(long, default_value = "floor,milena,kafka")]
     servers: String,
+    /// Part of their size that the topics get which cells read or recover, for a quick look
+    #[arg(long, default_value_t = 1.0)]
+    fill_scale: f64,
     /// Do not warm up first (for a quick look: a JVM without warm-up is slow)
     #[arg(long)]
     no_warm: bool,
@@ -109,6 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     compare.args(["--rounds", &args.rounds.to_string(), "--server-cpu", &args.server_cpu.to_string()]);
     compare.args(["--client-cpu", &args.client_cpu.to_string(), "--out"]).arg(&args.out);
+    compare.args(["--fill-scale", &args.fill_scale.to_string()]);
     if let Some(cells) = &args.cells {
         compare.args(["--only", cells]);
     }
