@@ -187,8 +187,9 @@ public class Files {
         KafkaProducer<byte[], byte[]> producer = producer(bootstrap, config);
         producer.initTransactions();
         producer.beginTransaction();
+        // Each in a segment of its own: the snapshots of the producers at their beginnings have the transaction too.
         for (int i = 0; i < 3; i++)
-            producer.send(new ProducerRecord<>("unfinished", 0, base + i, utf8("k"), utf8(round + "-" + i))).get();
+            producer.send(new ProducerRecord<>("unfinished", 0, base + 61_000L * (3 * round + i), utf8("k"), utf8(round + "-" + i))).get();
     }
 
     static Map<String, Object> reader(String bootstrap, Map<String, Object> more) {

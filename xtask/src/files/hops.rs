@@ -15,6 +15,9 @@ use super::dump::Both;
 /// Servers in turn.
 const HOPS: u64 = 4;
 const RULE: &str = "---\n";
+/// Bytes of a producer snapshot before its entries, and of each of them.
+const SNAPSHOT_HEADER: usize = 10;
+const SNAPSHOT_ENTRY: usize = 46;
 const DIRECTORIES: [&str; 2] = ["data", "data-b"];
 
 /// Passes directories on, once with each of the servers stopped where the other time it is killed.
@@ -69,6 +72,7 @@ impl Relay<'_> {
         } else {
             server.stop()?;
         }
+        self.open_transaction_is_in_snapshots()?;
         for data in self.data() {
             let ran = clients::ran(Command::new(self.milena).args(["log", "verify"]).arg(&data))?;
             if ran.code != 0 {
@@ -123,6 +127,23 @@ impl Relay<'_> {
         let said = clients::files(self.libs, &[&commands.join(","), &bootstrap, &base, &round, &below.to_string()])?;
         self.start_offset_is_written(&format!("deleted 0 {below}"))?;
         Ok(said)
+    }
+
+    /// The producer whose transaction is open is in the newest snapshot of its partition, which the next server takes.
+    fn open_transaction_is_in_snapshots(&mut self) -> Result<()> {
+        let mut dirs = self.data().into_iter().map(|data| data.join("unfinished-0"));
+        let dir = dirs.find(|dir| dir.is_dir()).context("no directory has unfinished-0")?;
+        let newest = super::listed(&dir)?.into_iter().rfind(|file| super::has_suffix(file, "snapshot"));
+        let newest = newest.context("unfinished-0 has no snapshot")?;
+        let bytes = fs::read(&newest)?;
+        let entries = bytes.get(SNAPSHOT_HEADER..).unwrap_or_default().chunks_exact(SNAPSHOT_ENTRY);
+        // The first offset of the open transaction is an entry's last field, negative without one.
+        let is_open = |entry: &[u8]| entry[SNAPSHOT_ENTRY - 8] < 0x80;
+        if entries.clone().filter(|entry| is_open(entry)).count() != 1 {
+            bail!("{} is to have one open transaction among {} producers", newest.display(), entries.len());
+        }
+        self.checked += 1;
+        Ok(())
     }
 
     /// A killed Kafka forgets a start offset that its checkpoint does not have yet.
