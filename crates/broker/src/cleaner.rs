@@ -217,7 +217,7 @@ impl Shared {
     /// cleaning takes out would look like lost ones once the topic is not compacted any more.
     fn make_durable(&self, partition: &Arc<Partition>, end: i64) -> Result<(), CleanError> {
         if partition.log().recovery_point() < end {
-            partition.flush()?;
+            partition.flush(false)?;
         }
         if partition.log().recovery_point() < end {
             return Err(CleanError::GivenUp);

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 use arc_swap::{ArcSwap, Guard};
 use milena_log::{AbortedTxn, Appended, Checkpoint, EpochEnd, Log, LogError, Marker, Slice, Unwritten, View};
 use milena_log::{VerificationGuard, VerificationStart};
+use milena_net::FileOwner;
 use milena_protocol::{ErrorCode, Uuid};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -22,7 +23,7 @@ use flush::Flushes;
 pub use future::FutureReplica;
 
 /// How often segments may come or go under a look into the log without its lock.
-const MOST_LOOKS: usize = 4;
+pub(crate) const MOST_LOOKS: usize = 4;
 
 /// The name and id of a topic, shared by its partitions.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +47,16 @@ pub enum Isolation {
     Uncommitted,
     /// The records before the first open transaction.
     Committed,
+}
+
+impl Isolation {
+    /// The aborted transactions, if they matter to this reader.
+    fn aborted(self, find: impl FnOnce() -> Result<Vec<AbortedTxn>, LogError>) -> Result<Vec<AbortedTxn>, LogError> {
+        match self {
+            Isolation::Uncommitted => Ok(Vec::new()),
+            Isolation::Committed => find(),
+        }
+    }
 }
 
 /// Where the records are that were asked for.
@@ -260,18 +271,19 @@ impl Partition {
     ) -> Result<Option<Found>, LogError> {
         self.check_online()?;
         let end = self.readable_to(reader);
-        let aborted = |log: &Log, slice: &Slice| match reader {
-            Isolation::Uncommitted => Ok(Vec::new()),
-            Isolation::Committed => log.aborted_transactions(offset, slice, end),
-        };
         let found = if self.is_recent(offset) {
             None
         } else {
-            let view = |log: &Log| log.view_from(offset);
+            let view = |log: &Log| match reader {
+                Isolation::Uncommitted => log.view_from(offset),
+                Isolation::Committed => log.view_of_committed_from(offset),
+            };
             // It has not all segments: where it finds nothing, the log may.
             self.look(view, |view| {
                 let slice = view.read(offset, max_bytes, end, at_least_one).transpose()?;
-                Some(slice.and_then(|slice| Ok(Found { aborted: aborted(&self.log.lock(), &slice)?, slice })))
+                Some(slice.and_then(|slice| {
+                    Ok(Found { aborted: reader.aborted(|| view.aborted_transactions(offset, &slice, end))?, slice })
+                }))
             })
         };
         let read = match found {
@@ -279,14 +291,18 @@ impl Partition {
             _ => {
                 let log = self.log.lock();
                 let slice = log.read(offset, max_bytes, end, at_least_one);
-                slice.and_then(|slice| match slice {
-                    Some(slice) => Ok(Some(Found { aborted: aborted(&log, &slice)?, slice })),
-                    None => Ok(None),
+                slice.and_then(|slice| {
+                    let Some(slice) = slice else { return Ok(None) };
+                    let aborted = reader.aborted(|| log.aborted_transactions(offset, &slice, end))?;
+                    Ok(Some(Found { slice, aborted }))
                 })
             }
         };
         if let Ok(Some(Found { slice: Slice { missing: Some(missing), .. }, .. })) = &read {
-            tracing::warn!(partition = %self, "{missing}");
+            // Where compaction has been, also under a policy that the topic has no more, it has taken them.
+            if self.cleaned_to().is_none_or(|cleaned_to| missing.from >= cleaned_to) {
+                tracing::warn!(partition = %self, "{missing}");
+            }
         }
         read.inspect_err(|error| self.note_error(error))
     }
@@ -478,6 +494,13 @@ impl Partition {
     /// Those who wait for records.
     pub fn waiters(&self) -> &Waiters {
         &self.waiters
+    }
+}
+
+impl FileOwner for Partition {
+    fn unreadable(&self, source: std::io::Error) {
+        tracing::error!(partition = %self, error = %source, "records can't be sent");
+        self.note_error(&LogError::Io { operation: "sending from", path: self.log().dir().to_owned(), source });
     }
 }
 

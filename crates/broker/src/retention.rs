@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use milena_log::{Due, LogError};
+use milena_log::{Due, Log, LogError};
+use parking_lot::MutexGuard;
 
-use crate::partition::Partition;
+use crate::partition::{MOST_LOOKS, Partition};
 use crate::storage::Storage;
 
 /// Takes the oldest segments that are due out of a partition's log; their files go after `file.delete.delay.ms`.
 ///
-/// The lock is held to look and to rename; what must be durable before is synced in between.
+/// The lock is held to begin and to rename; files are looked into, and what must be durable before is synced, without it.
 ///
 /// # Errors
 /// When the disk fails. What was removed until then stays removed.
 pub fn delete_old_segments(partition: &Arc<Partition>, storage: &Storage) -> Result<Due, LogError> {
     let now_ms = storage.now_ms();
-    let mut log = partition.log();
-    if partition.is_retired() || log.is_poisoned() {
+    if partition.is_retired() || partition.log().is_poisoned() {
         return Ok(Due::default());
     }
-    let due = log.due_segments(partition.high_watermark(), now_ms)?;
-    if due.count() == 0 {
-        return Ok(due);
+    let (mut log, due) = due_segments(partition, now_ms)?;
+    if due.count() == 0 || partition.is_retired() {
+        return Ok(Due::default());
     }
     if due.count() == log.segment_base_offsets().count() {
         log.roll(now_ms)?;
@@ -31,7 +31,7 @@ pub fn delete_old_segments(partition: &Arc<Partition>, storage: &Storage) -> Res
     removal.sync()?;
     let mut doomed = Vec::new();
     let removed = partition.change_log_start(|log| log.remove_segments(removal, &mut doomed));
-    partition.flush_soon();
+    partition.flush_finished_soon();
     storage.remove_later(doomed, partition.settings().file_delete_delay_ms);
     let (below_start, by_size, by_age, log_start) =
         (due.below_start, due.by_size, due.by_age, partition.log_start_offset());
@@ -41,6 +41,21 @@ pub fn delete_old_segments(partition: &Arc<Partition>, storage: &Storage) -> Res
         Err(_) if partition.is_retired() => Ok(Due::default()),
         removed => removed.map(|()| due),
     }
+}
+
+/// The segments that are due, and the log, which is as it was when they were looked for.
+fn due_segments(partition: &Partition, now_ms: i64) -> Result<(MutexGuard<'_, Log>, Due), LogError> {
+    for _ in 0..MOST_LOOKS {
+        let view = partition.log().view_of_all();
+        let due = view.due_segments(partition.high_watermark(), now_ms);
+        let log = partition.log();
+        if log.is_intact(&view) {
+            return Ok((log, due?));
+        }
+    }
+    let log = partition.log();
+    let due = log.due_segments(partition.high_watermark(), now_ms)?;
+    Ok((log, due))
 }
 
 /// [`delete_old_segments`] for who can only tell of a failure.

@@ -50,6 +50,17 @@ pub enum FaultKind {
     NoSpace,
 }
 
+impl FaultKind {
+    fn error(self) -> io::Error {
+        use rustix::io::Errno;
+        let errno = match self {
+            FaultKind::Io => Errno::IO,
+            FaultKind::NoSpace => Errno::NOSPC,
+        };
+        io::Error::from_raw_os_error(errno.raw_os_error())
+    }
+}
+
 /// An error that the disk gives from now on, until [`SimDisk::clear_faults`].
 #[derive(Debug, Clone)]
 pub struct Fault {
@@ -77,14 +88,15 @@ struct State {
     rng: SimRng,
     steps: u64,
     crash_at: Option<u64>,
+    fail_at: Option<(u64, FaultKind)>,
     crashed: bool,
     /// Counts power cycles; handles of an earlier life are dead.
     life: u64,
     faults: Vec<Fault>,
     locks: Vec<std::path::PathBuf>,
     trace: Vec<String>,
-    /// What takes until it is released.
-    holds: Vec<StepKind>,
+    /// What takes until it is released, on paths that contain a text.
+    holds: Vec<(StepKind, String)>,
     /// Calls that take.
     held: Vec<StepKind>,
     /// The machine's clock, ms since 1970.
@@ -99,6 +111,7 @@ impl SimDisk {
             rng: SimRng::new(seed),
             steps: 0,
             crash_at: None,
+            fail_at: None,
             crashed: false,
             life: 0,
             faults: Vec::new(),
@@ -124,6 +137,11 @@ impl SimDisk {
     /// Power fails in the middle of the step of this number (the first step is 1); `None` takes it back.
     pub fn crash_at(&self, step: Option<u64>) {
         self.state.lock().crash_at = step;
+    }
+
+    /// The step of this number fails, and no other (the first step is 1); `None` takes it back.
+    pub fn fail_at(&self, step: Option<(u64, FaultKind)>) {
+        self.state.lock().fail_at = step;
     }
 
     /// Whether power has failed; every call gives an error until [`restart`](Self::restart).
@@ -153,13 +171,18 @@ impl SimDisk {
 
     /// From now on syncs of files, or reads, take until they are [released](Self::release). A sync makes durable what was written before it began.
     pub fn hold(&self, kind: StepKind) {
+        self.hold_where(kind, "");
+    }
+
+    /// As [`hold`](Self::hold), of the files only whose paths contain this.
+    pub fn hold_where(&self, kind: StepKind, path_contains: &str) {
         assert!(matches!(kind, StepKind::Sync | StepKind::Read), "{kind:?} can't be held");
-        self.state.lock().holds.push(kind);
+        self.state.lock().holds.push((kind, path_contains.to_owned()));
     }
 
     /// Lets those go on that are held, and those to come.
     pub fn release(&self, kind: StepKind) {
-        self.state.lock().holds.retain(|held| *held != kind);
+        self.state.lock().holds.retain(|(held, _)| *held != kind);
         self.released.notify_all();
     }
 
@@ -168,9 +191,10 @@ impl SimDisk {
         self.state.lock().held.iter().filter(|held| **held == kind).count()
     }
 
-    fn wait_while_held(&self, state: &mut MutexGuard<'_, State>, kind: StepKind) {
+    fn wait_while_held(&self, state: &mut MutexGuard<'_, State>, kind: StepKind, path: &str) {
+        let is_held = |state: &State| state.holds.iter().any(|(held, part)| *held == kind && path.contains(part));
         state.held.push(kind);
-        while state.holds.contains(&kind) {
+        while is_held(state) {
             self.released.wait(state);
         }
         let at = state.held.iter().position(|held| *held == kind);
@@ -215,10 +239,7 @@ impl State {
     fn fault(&mut self, kind: StepKind, path: &str) -> io::Result<()> {
         let hit = self.faults.iter_mut().find(|fault| fault.on == kind && path.contains(&fault.path_contains));
         let Some(fault) = hit else { return Ok(()) };
-        let error = match fault.kind {
-            FaultKind::Io => io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error()),
-            FaultKind::NoSpace => io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()),
-        };
+        let error = fault.kind.error();
         fault.times = fault.times.saturating_sub(1);
         self.faults.retain(|fault| fault.times > 0);
         Err(error)
@@ -232,6 +253,11 @@ impl State {
         if self.crash_at == Some(self.steps) {
             self.crashed = true;
             return Ok(true);
+        }
+        if let Some((step, kind)) = self.fail_at
+            && step == self.steps
+        {
+            return Err(kind.error());
         }
         self.fault(kind, path).map(|()| false)
     }
@@ -404,7 +430,7 @@ impl SimFile {
     fn begin_sync(&self) -> u64 {
         let mut state = self.disk.state.lock();
         let newest = state.tree.content_mut(self.inode).newest();
-        self.disk.wait_while_held(&mut state, StepKind::Sync);
+        self.disk.wait_while_held(&mut state, StepKind::Sync, &self.path);
         newest
     }
 
@@ -447,7 +473,7 @@ enum Outcome {
 impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], position: u64) -> io::Result<usize> {
         let mut state = self.disk.state.lock();
-        self.disk.wait_while_held(&mut state, StepKind::Read);
+        self.disk.wait_while_held(&mut state, StepKind::Read, &self.path);
         state.alive()?;
         if state.life != self.life {
             return Err(power_is_off());

@@ -29,9 +29,12 @@ use offset_map::OffsetMap;
 pub(crate) use target::Target;
 use transactions::Transactions;
 
+use crate::aborted::AbortedTxn;
 use crate::error::{IoContext, LogError};
-use crate::log::{Log, Version};
+use crate::log::{Log, Version, View};
 
+/// How often segments may come or go under a look into the log without its lock.
+const MOST_LOOKS: usize = 4;
 /// Least length of a buffer: a batch header must fit in.
 const LEAST_BUFFER: usize = 4 << 10;
 
@@ -208,19 +211,16 @@ impl Cleaner {
     ) -> Result<Cleaned, CleanError> {
         #[expect(clippy::disallowed_methods, reason = "the time is told, nothing is decided by it")]
         let begun = Instant::now();
-        let (segments, config) = {
-            let log = log.lock();
-            (log.sizes_below(task.end)?, std::sync::Arc::clone(log.config()))
-        };
+        let config = std::sync::Arc::clone(log.lock().config());
+        let segments = look(log, |log| log.view_below(task.end), View::sizes)?;
         let first = segments.partition_point(|segment| segment.base_offset <= task.first_dirty).saturating_sub(1);
-        let keys = u64::try_from(task.end.saturating_sub(task.first_dirty)).unwrap_or(0);
         let mut round = Round {
             log,
             task,
             host,
             version,
-            map: OffsetMap::new(self.config.map_bytes, self.config.load_factor, keys),
-            transactions: Transactions::new(log.lock().aborted_between(task.first_dirty, task.end)?),
+            map: OffsetMap::new(self.config.map_bytes, self.config.load_factor),
+            transactions: Transactions::new(aborted_between(log, task.first_dirty, task.end)?),
             stats: Stats::default(),
         };
         self.chunk = vec![0; self.config.buffer_bytes.max(LEAST_BUFFER)];
@@ -236,7 +236,7 @@ impl Cleaner {
         let from = segments.first().map_or(end, |segment| segment.base_offset);
         // The map may end inside of a segment, which is written to its end all the same.
         let to = segments.get(reached).map_or(task.end, |segment| segment.base_offset);
-        round.transactions = Transactions::new(log.lock().aborted_between(from, to)?);
+        round.transactions = Transactions::new(aborted_between(log, from, to)?);
         for group in group(&segments[..reached], config.segment_bytes, config.segment_index_bytes, task.end) {
             self.clean_group(&mut round, group)?;
         }
@@ -369,6 +369,28 @@ impl Cleaner {
         target.write(&slices)?;
         Ok(slices.iter().map(|slice| slice.len()).sum())
     }
+}
+
+/// Looks into a log without holding it, unless segments come or go under it again and again.
+fn look<T>(
+    log: &Mutex<Log>,
+    view: impl Fn(&Log) -> View,
+    look: impl Fn(&View) -> crate::Result<T>,
+) -> crate::Result<T> {
+    for _ in 0..MOST_LOOKS {
+        let view = view(&log.lock());
+        let found = look(&view);
+        if log.lock().is_intact(&view) {
+            return found;
+        }
+    }
+    let log = log.lock();
+    look(&view(&log))
+}
+
+/// The aborted transactions with records in a range of offsets, and perhaps others. The marker of each stands at or above `start`.
+fn aborted_between(log: &Mutex<Log>, start: i64, end: i64) -> crate::Result<Vec<AbortedTxn>> {
+    look(log, |log| log.view_of_aborted_from(start), |view| view.aborted_between(start, end))
 }
 
 /// Adds a piece; one that follows the last makes it longer.

@@ -68,6 +68,11 @@ impl EpochCache {
         self.version
     }
 
+    /// The file says the same: nothing counts as changed.
+    pub(crate) fn is_as_in_file(&mut self) {
+        self.version = 0;
+    }
+
     pub(crate) fn latest(&self) -> Option<i32> {
         self.entries.last().map(|entry| entry.epoch)
     }

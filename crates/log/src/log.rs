@@ -47,11 +47,12 @@ pub use view::View;
 /// Order of I/O, with the names of the stages that the crash tests stop in:
 /// - append: *reserve* (space behind the end, rarely), *write* (all batches in one vectored write), then in memory the index entries, those of
 ///   the transaction index included, and, last, the log end offset. A failed write is *cut* again; if that fails too, the log takes no more writes.
-/// - roll: *finish* (final time entry, the index files complete, reserved space given back; the index files synced if all batches are durable
-///   already, and with a transaction index its name, which no start would miss), *snapshot* (of the producers, at the new segment's base offset), *create* (the new segment's files); durable with
-///   the next flush, but for the snapshot, which a checksum guards and any older one can stand in for.
-/// - flush: *data* (`.log` files from the recovery point on), *indexes* (of segments no longer written to), *epochs*
-///   (`leader-epoch-checkpoint`, replaced), *names* (the directory, and the one above a new log), then in memory the recovery point.
+/// - roll: *finish* (final time entry, the index files complete, reserved space given back), *snapshot* (of the producers, at the new segment's
+///   base offset), *create* (the new segment's files). Nothing is synced; durable with the next flush, but for the snapshot, which a checksum
+///   guards and any older one can stand in for. The recovery point stays inside of the segment until then.
+/// - flush: *data* (`.log` files from the recovery point on, and those of segments whose indexes are not durable), *indexes* (of segments no
+///   longer written to), *epochs* (`leader-epoch-checkpoint`, replaced), *names* (the directory, and the one above a new log), then in memory
+///   the recovery point. One that a roll asks for leaves the last segment alone.
 /// - truncation: *drop* (later segments, the last one first), *names*, *cut* (the `.log` file that stays, its index files before it),
 ///   *producers* (snapshots beyond the new end go, durably; the state at the new end is read).
 ///   The caller writes the recovery-point checkpoint before it appends again.
@@ -112,10 +113,17 @@ impl Log {
 
     /// For the recovery-point checkpoint: where an unclean start must begin to scan.
     ///
-    /// Everything below is durable, and so are the indexes of the segments that end there or before.
+    /// Everything below is durable, and so are the indexes of the segments that end there or before. It lies inside of the last segment as long as
+    /// that is written to: a roll may come before the next checkpoint, and the start after a crash must make its indexes then.
     pub fn recovery_point(&self) -> i64 {
         let unsynced = self.finished_segments().iter().find(|segment| !segment.indexes_synced);
-        unsynced.map_or(self.flushed_to, |segment| self.flushed_to.min(segment.base_offset))
+        let active = self.active();
+        let most = match unsynced {
+            Some(segment) => segment.base_offset,
+            None if active.indexes_synced => self.log_end_offset,
+            None => active.base_offset.max(self.log_end_offset - 1),
+        };
+        self.flushed_to.min(most)
     }
 
     /// Checks that nobody else writes to the last segment: its file is as long as this log made it.

@@ -8,7 +8,7 @@ use milena_io::{File, OpenMode};
 
 use crate::aborted::AbortedTxn;
 use crate::error::{IoContext, LogError, Result};
-use crate::index::{Index, OffsetEntry, TimeEntry, WRITE_OUT};
+use crate::index::{Index, IndexEntry, OffsetEntry, TimeEntry, WRITE_OUT};
 use crate::names::{Home, INDEX, LOG, TIME_INDEX, TXN_INDEX};
 use crate::scan::{Header, HeaderScan, ScanError};
 
@@ -67,6 +67,22 @@ impl Segment {
         }
     }
 
+    /// A segment that is only read, and of which nothing is looked for under its names.
+    pub(crate) fn held(
+        base_offset: i64,
+        size: u64,
+        file: &Arc<dyn File>,
+        newest: TimeEntry,
+        aborted: &[AbortedTxn],
+    ) -> Self {
+        let mut segment = Self::existing(base_offset, size);
+        segment.file = OnceLock::from(Arc::clone(file));
+        let indexes = Indexes { offsets: Index::new(base_offset), times: Index::new(base_offset) };
+        segment.set_indexes(indexes, newest);
+        aborted.iter().for_each(|aborted| segment.note_aborted(*aborted));
+        segment
+    }
+
     /// Makes the files of an empty segment; leftovers of those names, which no segment owns, are emptied. The `.log` file gets this length, in
     /// zeros, until the segment is finished.
     pub(crate) fn create(home: &Home, base_offset: i64, length: u64) -> Result<Self> {
@@ -98,6 +114,11 @@ impl Segment {
         let path = self.path(home);
         let file = home.disk.open(&path, OpenMode::Write).context("opening", &path)?;
         Ok(self.file.get_or_init(|| file))
+    }
+
+    /// Lets go of the `.log` file until it is needed again.
+    pub(crate) fn release(&mut self) {
+        self.file = OnceLock::new();
     }
 
     /// Both indexes, loaded at the first use.
@@ -179,14 +200,10 @@ impl Segment {
         Ok(*self.newest.get_or_init(|| newest))
     }
 
-    /// As [`newest`](Self::newest), without keeping the indexes for it.
-    pub(crate) fn newest_once(&mut self, home: &Home) -> Result<TimeEntry> {
-        let loaded = self.indexes.get().is_some();
-        let newest = self.newest(home)?;
-        if !loaded {
-            self.indexes.take();
-        }
-        Ok(newest)
+    /// Keeps what a copy has found out.
+    pub(crate) fn learn_newest(&self, newest: TimeEntry) {
+        // Known already, as likely as not.
+        let _ = self.newest.set(newest);
     }
 
     /// Whether there is a batch as `entry` says.
@@ -215,7 +232,7 @@ impl Segment {
             let _ = self.indexes.set(indexes.clone());
         }
         if let Some(newest) = clone.newest.get() {
-            let _ = self.newest.set(*newest);
+            self.learn_newest(*newest);
         }
     }
 
@@ -313,6 +330,19 @@ impl Segment {
         }
         self.indexes_synced = false;
         Ok(self.tail.as_mut().expect("the tail was set in the lines above"))
+    }
+
+    /// Bytes of the entries of both indexes, without loading them.
+    pub(crate) fn index_bytes(&self, home: &Home) -> Result<(u64, u64)> {
+        if let Some((offsets, times)) = self.index_lengths() {
+            return Ok((offsets * OffsetEntry::SIZE as u64, times * TimeEntry::SIZE as u64));
+        }
+        let len = |suffix| -> Result<u64> {
+            let path = home.segment_file(self.base_offset, suffix);
+            let found = home.disk.metadata(&path).context("measuring", &path)?;
+            Ok(found.map_or(0, |found| found.len))
+        };
+        Ok((len(INDEX)?, len(TIME_INDEX)?))
     }
 
     /// Number of entries of both indexes, if they are loaded.

@@ -280,7 +280,7 @@ fn truncation_removes_records_epochs_and_index_entries_and_the_next_append_goes_
     }
     log.flush().unwrap();
     assert!(log.truncate_to(41).unwrap());
-    assert_eq!((log.log_end_offset(), log.recovery_point(), log.latest_epoch()), (40, 40, Some(0)));
+    assert_eq!((log.log_end_offset(), log.flushed_to(), log.latest_epoch()), (40, 40, Some(0)));
     assert_eq!(read_from(&log, 0, 1 << 20), kept);
     assert!(!log.truncate_to(40).unwrap());
     assert_eq!(append(&mut log, batch(1, 100, 5)), 40);

@@ -1,5 +1,5 @@
 //! Compaction against a model that knows nothing of segments, maps and groups, for random logs of every codec; and with a crash at every
-//! step of it, by kill and by power loss.
+//! step of it, by kill and by power loss, or a disk that fails or is full there.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use common::{dir, disk, index_entries, names, open, read_from};
-use milena_io::{Disk, FileExt, Rng, SimDisk, SimRng};
+use milena_io::{Disk, FaultKind, FileExt, Rng, SimDisk, SimRng};
 use milena_log::{
     CleanError, CleanTask, Cleaned, Cleaner, CleanerConfig, CleaningLimits, Host, Log, LogConfig, Marker, ProducerState,
 };
@@ -406,8 +406,19 @@ fn a_damaged_batch_is_not_given_a_new_checksum() {
     assert!(names(&disk).iter().all(|name| !name.ends_with(".cleaned")));
 }
 
-/// Crashes at step `at` of a cleaning and starts again; the number of steps that it takes when there is no crash.
-fn crash(seed: u64, at: Option<u64>, power_loss: bool) -> u64 {
+/// What happens at one step of a cleaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    PowerLoss,
+    Kill,
+    Failure(FaultKind),
+}
+
+const TROUBLES: [Trouble; 4] =
+    [Trouble::PowerLoss, Trouble::Kill, Trouble::Failure(FaultKind::Io), Trouble::Failure(FaultKind::NoSpace)];
+
+/// Crashes, or fails, at step `at` of a cleaning and starts again; the number of steps that it takes when there is no trouble.
+fn crash(seed: u64, at: Option<u64>, trouble: Trouble) -> u64 {
     let (disk, mut rng) = (disk(seed.wrapping_add(at.unwrap_or(0) << 8)), SimRng::new(seed));
     let log = Mutex::new(random_log(&disk, &mut rng));
     let before = seen(&log.lock());
@@ -416,14 +427,29 @@ fn crash(seed: u64, at: Option<u64>, power_loss: bool) -> u64 {
         let active = log.segment_base_offsets().last().unwrap();
         (producers(&log), log.log_end_offset(), log.recovery_point(), active)
     };
+    let last = Model::default().clean(&before, active, 0);
     let first = disk.steps();
-    disk.crash_at(at.map(|step| first + step));
+    match trouble {
+        Trouble::Failure(kind) => disk.fail_at(at.map(|step| (first + step, kind))),
+        _ => disk.crash_at(at.map(|step| first + step)),
+    }
     let cleaned = clean(&disk, &log, 0, 0);
     let steps = disk.steps() - first;
-    assert_eq!(cleaned.is_err(), disk.has_crashed(), "{cleaned:?}");
+    disk.fail_at(None);
+    match trouble {
+        Trouble::Failure(_) => {
+            let after = seen(&log.lock());
+            assert!(after.iter().all(|record| before.contains(record)) && last.iter().all(|it| after.contains(it)));
+            if !log.lock().is_poisoned() {
+                clean(&disk, &log, 0, 0).unwrap();
+                assert_eq!(seen(&log.lock()), last, "seed {seed}: the next cleaning does it");
+            }
+        }
+        _ => assert_eq!(cleaned.is_err(), disk.has_crashed(), "{cleaned:?}"),
+    }
     drop(log);
     disk.crash_at(None);
-    if power_loss {
+    if trouble == Trouble::PowerLoss {
         disk.restart()
     } else {
         disk.kill_process()
@@ -437,7 +463,6 @@ fn crash(seed: u64, at: Option<u64>, power_loss: bool) -> u64 {
     verify(&disk, &log);
     let log = Mutex::new(log);
     let after = seen(&log.lock());
-    let last = Model::default().clean(&before, active, 0);
     assert!(after.iter().all(|record| before.contains(record)), "seed {seed}: nothing is there that was not there");
     assert!(last.iter().all(|record| after.contains(record)), "seed {seed}: the last of each key is there");
     clean(&disk, &log, 0, 0).unwrap();
@@ -453,20 +478,21 @@ fn crash(seed: u64, at: Option<u64>, power_loss: bool) -> u64 {
 }
 
 #[test]
-fn whatever_step_a_crash_comes_at_the_last_of_each_key_is_there_and_nothing_temporary_is_left() {
+fn whatever_step_a_crash_or_a_failure_comes_at_the_last_of_each_key_is_there_and_nothing_temporary_is_left() {
     if let Ok(one) = std::env::var("COMPACTION_SEED") {
         let (seed, step) = one.split_once(':').expect("COMPACTION_SEED is seed:step");
         let (seed, step) = (seed.parse().unwrap(), step.parse().ok());
-        crash(seed, step, true);
-        crash(seed, step, false);
+        for trouble in TROUBLES {
+            crash(seed, step, trouble);
+        }
         return;
     }
     #[expect(clippy::disallowed_methods, reason = "a bound on how long the test searches")]
     let (begun, mut seed, mut crashes) = (Instant::now(), 0, 0);
     while crashes < 300 || (begun.elapsed() < BUDGET && seed < 100) {
-        for at in 1..=crash(seed, None, true) {
-            for power_loss in [true, false] {
-                let caught = std::panic::catch_unwind(|| crash(seed, Some(at), power_loss));
+        for at in 1..=crash(seed, None, Trouble::PowerLoss) {
+            for trouble in TROUBLES {
+                let caught = std::panic::catch_unwind(|| crash(seed, Some(at), trouble));
                 caught.inspect_err(|_| eprintln!("COMPACTION_SEED={seed}:{at} repeats this failure")).unwrap();
                 crashes += 1;
             }

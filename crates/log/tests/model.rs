@@ -1,6 +1,7 @@
 //! Random operations against a model, with a crash at every step of every run: a killed process or a power loss that loses, tears and
 //! reorders what was not synced. What was flushed must be there byte for byte, the rest a prefix, indexes, epochs and producers as a scan
-//! gives them, and the next append takes the next offset.
+//! gives them, and the next append takes the next offset. The same with a disk that fails, or is full, at every step: the log goes on, or
+//! refuses every change from then on, and the next start finds all that.
 
 mod common;
 
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{dir, disk, index_entries, read_from, time_entries};
-use milena_io::{Disk, Rng, SimDisk, SimRng};
+use milena_io::{Disk, FaultKind, Rng, SimDisk, SimRng};
 use milena_log::{
     Checkpoint, DirKind, Log, LogConfig, LogDirectory, LogError, Offsets, OpenParams, Recovery, Unwritten,
 };
@@ -31,6 +32,7 @@ enum Operation {
     Append(Vec<(Vec<u8>, u64)>, i32),
     Roll,
     Flush,
+    FlushFinished,
     Checkpoint,
     /// Closes everything in order and starts again.
     Restart,
@@ -45,7 +47,7 @@ fn operations(rng: &mut SimRng) -> Vec<Operation> {
     let mut epoch = 0;
     let count = 6 + rng.below(14);
     (0..count)
-        .map(|number| match rng.below(24) {
+        .map(|number| match rng.below(26) {
             0..=9 => {
                 epoch += i32::from(rng.below(6) == 0);
                 let batches = (0..1 + rng.below(3)).map(|_| (random_batch(rng, &mut clock), rng.next_u64())).collect();
@@ -58,6 +60,7 @@ fn operations(rng: &mut SimRng) -> Vec<Operation> {
             18 => Operation::Truncate(rng.next_u64()),
             19 | 20 => Operation::DeleteRecords(rng.next_u64()),
             21 | 22 => Operation::RemoveSegments(rng.next_u64()),
+            23 | 24 => Operation::FlushFinished,
             _ => Operation::Delete(u128::from(number)),
         })
         .collect()
@@ -219,14 +222,23 @@ impl World {
         self.log.set_log_start_offset(offset)?;
         let removal = self.log.begin_removal(count)?;
         removal.sync()?;
-        self.flushed();
+        self.finished_flushed();
         let removed = self.log.remove_segments(removal, &mut self.doomed);
         self.history.start = self.log.log_start_offset();
         removed
     }
 
     fn flushed(&mut self) {
-        self.history.durable = self.history.end();
+        self.flushed_below(self.history.end());
+    }
+
+    fn finished_flushed(&mut self) {
+        let last = self.log.segment_base_offsets().last().expect("a log has a segment");
+        self.flushed_below(self.history.durable.max(last));
+    }
+
+    fn flushed_below(&mut self, end: i64) {
+        self.history.durable = end;
         self.durable_at_least = self.history.durable;
         self.ghost = None;
     }
@@ -241,6 +253,13 @@ impl World {
             Operation::Flush => {
                 self.log.flush()?;
                 self.flushed();
+            }
+            Operation::FlushFinished => {
+                if let Some(flush) = self.log.begin_flush_of_finished()? {
+                    flush.sync()?;
+                    assert!(self.log.flushed(flush));
+                }
+                self.finished_flushed();
             }
             Operation::Checkpoint => self.checkpoint()?,
             Operation::Restart => {
@@ -328,6 +347,32 @@ impl World {
         assert_eq!(written.collect::<Vec<_>>(), self.attempted);
         self.history.batches.append(&mut self.attempted);
         Ok(())
+    }
+
+    /// After a step of `operation` has failed: all that was acknowledged is read, and the log goes on unless it refuses every change.
+    fn go_on(&mut self, operation: &Operation, error: &LogError, power_loss: bool) {
+        let start = self.log.log_start_offset();
+        if matches!(operation, Operation::Truncate(_) | Operation::Restart | Operation::Delete(_)) {
+            return;
+        }
+        self.history.start = start;
+        let lost = self.log.log_end_offset() < start;
+        assert!(!lost, "{operation:?}: {error}");
+        assert_eq!(read_from(&self.log, start, 333), self.history.bytes_from(start), "{operation:?}: {error}");
+        if self.log.is_poisoned() {
+            let refused = self.log.append(&mut [&mut random_batch(&mut SimRng::new(3), &mut 4000)], 98, 0);
+            assert!(matches!(refused, Err(LogError::Poisoned { .. })), "{operation:?}: {error}");
+            return;
+        }
+        if power_loss {
+            // What was cut off again may be there instead of what would come now: neither was flushed.
+            return;
+        }
+        self.attempted.clear();
+        let more = vec![(random_batch(&mut SimRng::new(3), &mut 4000), 0)];
+        let again = self.append(&more, 98);
+        again.unwrap_or_else(|again| panic!("{operation:?} failed with {error}, the append behind it with {again}"));
+        self.written_at_least = self.history.end();
     }
 
     /// After a crash: power comes back, the log is opened, checked, appended to, closed and checked again.
@@ -475,6 +520,56 @@ fn verify_indexes(disk: &SimDisk, log: &Log, bytes: &[u8]) {
         assert!(times.iter().all(|entry| newest.contains(entry)), "segment {base}: {times:?} of {newest:?}");
         assert!(times.is_sorted() && times.last() == newest.last(), "segment {base}: {times:?} of {newest:?}");
     }
+}
+
+/// Runs a seed's operations until step number `at` fails, goes on, and starts again. Returns whether there was such a step.
+fn fail(seed: u64, at: u64, kind: FaultKind) -> bool {
+    let operations = operations(&mut SimRng::new(seed));
+    let mut world = World::new(seed.wrapping_mul(31).wrapping_add(at));
+    let (failing, power_loss) = (world.disk.steps() + at, at.is_multiple_of(2));
+    world.disk.fail_at(Some((failing, kind)));
+    for operation in &operations {
+        let done = world.run(operation);
+        if let Err(error) = done {
+            assert!(world.disk.steps() >= failing, "{operation:?}: {error}");
+            world.disk.fail_at(None);
+            world.go_on(operation, &error, power_loss);
+            break;
+        }
+    }
+    let was_there = world.disk.steps() >= failing;
+    world.disk.fail_at(None);
+    world.recover(power_loss);
+    was_there
+}
+
+#[test]
+fn whatever_step_fails_what_was_acknowledged_is_read_and_the_next_start_finds_it() {
+    if let Ok(one) = std::env::var("MODEL_FAILURE") {
+        let fields: Vec<u64> = one.split(':').map(|field| field.parse().expect("seed:step:0 or 1")).collect();
+        fail(fields[0], fields[1], if fields[2] == 0 { FaultKind::Io } else { FaultKind::NoSpace });
+        return;
+    }
+    let (begun, mut seed, mut runs) = (Instant::now(), 0, 0);
+    while begun.elapsed() < BUDGET && seed < 400 {
+        for kind in [FaultKind::Io, FaultKind::NoSpace] {
+            let mut at = 1;
+            let mut caught = std::panic::catch_unwind(|| fail(seed, at, kind));
+            while let Ok(true) = caught {
+                runs += 1;
+                at += 1;
+                caught = std::panic::catch_unwind(|| fail(seed, at, kind));
+            }
+            if let Err(panic) = caught {
+                let kind = u8::from(kind == FaultKind::NoSpace);
+                eprintln!("MODEL_FAILURE={seed}:{at}:{kind} repeats this failure");
+                std::panic::resume_unwind(panic);
+            }
+        }
+        seed += 1;
+    }
+    assert!(runs > 500, "only {runs} failures were tried");
+    println!("{seed} seeds, {runs} failures");
 }
 
 /// Runs a seed's operations until `crash_at`, recovers and checks. Returns the number of steps that the run took.

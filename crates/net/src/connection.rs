@@ -199,7 +199,7 @@ impl<S: Service> Connection<S> {
             }
             let result = match piece {
                 Piece::Bytes { bytes, more } => self.stream.try_send(bytes, more),
-                Piece::File(FileRange { file, position, len, cold: false }) => {
+                Piece::File(FileRange { file, position, len, cold: false, .. }) => {
                     self.stream.try_send_file(file, *position, *len)
                 }
                 Piece::File(FileRange { file, position, len, .. }) => {
@@ -219,7 +219,12 @@ impl<S: Service> Connection<S> {
                     ready!(self.stream.poll_writable(cx))?;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Poll::Ready(Err(e)),
+                Err(e) => {
+                    if let Some(Piece::File(range)) = self.queue.out.next() {
+                        range.failed(&e);
+                    }
+                    return Poll::Ready(Err(e));
+                }
             }
         }
         self.queue.out.reset();

@@ -21,7 +21,7 @@ mod warm;
 pub use config::{ListenerConfig, NetConfig};
 pub use error::NetError;
 pub use frames::Frames;
-pub use outgoing::{FileRange, Outgoing};
+pub use outgoing::{FileOwner, FileRange, Outgoing};
 pub use replies::{LocalBoxFuture, Pipelining, Replies, Reply};
 pub use server::{BoundServer, Server};
 pub use service::{Peer, Service};

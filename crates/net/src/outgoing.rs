@@ -2,8 +2,15 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use crate::frames::PREFIX_BYTES;
+
+/// To whom a file belongs that is sent from.
+pub trait FileOwner: Send + Sync + fmt::Debug {
+    /// The disk does not give a part of the file.
+    fn unreadable(&self, error: io::Error);
+}
 
 /// A range of a file.
 #[derive(Debug)]
@@ -16,6 +23,19 @@ pub struct FileRange {
     pub len: u64,
     /// It may not be in the page cache: it is looked for there, and if need be read by a thread before it is sent.
     pub cold: bool,
+    /// Is told when the disk fails under it.
+    pub owner: Option<Arc<dyn FileOwner>>,
+}
+
+impl FileRange {
+    /// It could not be sent. Most reasons are the connection's.
+    pub(crate) fn failed(&self, error: &io::Error) {
+        // A socket does not give this one.
+        let is_the_disks = rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO);
+        if let Some(owner) = self.owner.as_ref().filter(|_| is_the_disks) {
+            owner.unreadable(rustix::io::Errno::IO.into());
+        }
+    }
 }
 
 /// A range that goes out after the first `at` bytes of [`Outgoing::bytes`].
@@ -208,7 +228,26 @@ mod tests {
     use super::*;
 
     fn range(position: u64, len: u64) -> FileRange {
-        FileRange { file: Arc::new(tempfile::tempfile().unwrap()), position, len, cold: false }
+        FileRange { file: Arc::new(tempfile::tempfile().unwrap()), position, len, cold: false, owner: None }
+    }
+
+    #[test]
+    fn the_owner_of_a_file_hears_of_its_disk_and_not_of_the_connection() {
+        #[derive(Debug, Default)]
+        struct Owner(std::sync::atomic::AtomicUsize);
+        impl FileOwner for Owner {
+            fn unreadable(&self, error: io::Error) {
+                assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        let owner = Arc::new(Owner::default());
+        let range = FileRange { owner: Some(owner.clone()), ..range(0, 1) };
+        for errno in [rustix::io::Errno::PIPE, rustix::io::Errno::CONNRESET, rustix::io::Errno::IO] {
+            range.failed(&errno.into());
+        }
+        range.failed(&io::ErrorKind::UnexpectedEof.into());
+        assert_eq!(owner.0.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 
     /// What goes out: bytes as they are, a file range as its position and length.

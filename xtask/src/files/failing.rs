@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use milena_testkit::batch::{Batch, Stored};
+use milena_testkit::batch::{Batch, Record, Stored};
 use milena_testkit::client::RawClient;
 use milena_testkit::server::{Options, Server};
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,9 +15,12 @@ use serde_json::json;
 
 use crate::tools;
 
-/// What fails: a write, what makes it durable, and a read.
-const CALLS: [&str; 3] = ["pwrite64,pwritev,pwritev2", "fsync,fdatasync", READS];
+/// What fails: a write, what makes it durable, a read, and a read that goes to the socket at once.
+const CALLS: [&str; 4] = ["pwrite64,pwritev,pwritev2", "fsync,fdatasync", READS, SENDS];
 const READS: &str = "pread64,preadv,preadv2";
+const SENDS: &str = "sendfile";
+/// Bytes of a record that is sent from its file, and not copied.
+const SENT_FROM_FILE: usize = 40 << 10;
 const PARTITIONS: i32 = 4;
 const KAFKA_STORAGE_ERROR: i64 = 56;
 
@@ -40,14 +43,18 @@ fn fail(options: &Options, dir: &Path, calls: &str) -> Result<()> {
     let mut client = server.client()?;
     super::create(&mut client, super::TOPIC, PARTITIONS)?;
     for partition in 0..PARTITIONS {
-        super::produce(&mut client, partition, &batch()?)?;
+        super::produce(&mut client, partition, &batch(calls)?)?;
     }
     let is_on = |dir: &Path, partition: i32| dir.join(format!("{}-{partition}", super::TOPIC)).exists();
     let of =
         |dir: &Path| (0..PARTITIONS).find(|partition| is_on(dir, *partition)).context("a directory without partitions");
     let (sound, broken) = (of(&first)?, of(&second)?);
     let faults = inject(&server, &second.join(format!("{}-{broken}", super::TOPIC)), calls)?;
-    let answer = if calls == READS { fetch(&mut client, broken)?.0 } else { write(&mut client, broken)? };
+    let answer = match calls {
+        READS => fetch(&mut client, broken)?.0,
+        SENDS => fetch_after_a_cut(&server, broken)?,
+        _ => write(&mut client, broken)?,
+    };
     if answer != KAFKA_STORAGE_ERROR {
         bail!("the failing disk is told of as {answer}");
     }
@@ -59,7 +66,7 @@ fn fail(options: &Options, dir: &Path, calls: &str) -> Result<()> {
     server.stop()?;
     server.start()?;
     let mut client = server.client()?;
-    super::produce(&mut client, broken, &batch()?)?;
+    super::produce(&mut client, broken, &batch(calls)?)?;
     for partition in 0..PARTITIONS {
         let acknowledged = if partition == sound || partition == broken { 2 } else { 1 };
         let found = fetch(&mut client, partition)?.1;
@@ -70,8 +77,10 @@ fn fail(options: &Options, dir: &Path, calls: &str) -> Result<()> {
     Ok(())
 }
 
-fn batch() -> Result<Vec<u8>> {
-    Ok(Batch::of(10, super::now()?).build())
+fn batch(calls: &str) -> Result<Vec<u8>> {
+    let long = || vec![Record::text(0, 0, "key", &"x".repeat(SENT_FROM_FILE))];
+    let batch = if calls == SENDS { Batch::new(super::now()?, long()) } else { Batch::of(10, super::now()?) };
+    Ok(batch.build())
 }
 
 /// Lets the calls of the server on a partition's files fail from here on.
@@ -115,10 +124,18 @@ fn detach(mut strace: Child) -> Result<()> {
 
 /// Writes a batch; the error code.
 fn write(client: &mut RawClient, partition: i32) -> Result<i64> {
-    let records = milena_testkit::wire::base64(&batch()?);
+    let records = milena_testkit::wire::base64(&batch("")?);
     let topic = json!({"name": super::TOPIC, "partitionData": [{"index": partition, "records": records}]});
     let reply = client.call("Produce", 9, &json!({"acks": -1, "timeoutMs": 10000, "topicData": [topic]}))?;
     reply["responses"][0]["partitionResponses"][0]["errorCode"].as_i64().with_context(|| reply.to_string())
+}
+
+/// The error code of a read behind one that was cut: the length of an answer has gone out when its file can't be read.
+fn fetch_after_a_cut(server: &Server, partition: i32) -> Result<i64> {
+    if let Ok(answer) = fetch(&mut server.client()?, partition) {
+        bail!("a read from the failing disk is answered with {answer:?}");
+    }
+    Ok(fetch(&mut server.client()?, partition)?.0)
 }
 
 /// Reads a partition: the error code, and how many batches there are.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use milena_log::{Cleanable, CleaningLimits, LogError};
+use milena_log::{Cleanable, CleaningLimits, Log, LogError};
 use milena_protocol::Uuid;
 use parking_lot::Mutex;
 
@@ -90,7 +90,8 @@ fn due(partition: &Partition, now_ms: i64) -> Result<Option<Cleanable>, LogError
         now_ms,
     };
     let cleaned_to = partition.cleaned_to();
-    let cleanable = partition.log().cleanable(cleaned_to, &limits)?;
+    let looked = partition.look(Log::view_of_all, |view| view.cleanable(cleaned_to, &limits));
+    let cleanable = looked.unwrap_or_else(|| partition.log().cleanable(cleaned_to, &limits))?;
     if cleanable.reset {
         // Nothing to tell of where retention takes the beginning of the log away.
         if !settings.log.delete || cleaned_to > Some(cleanable.first_dirty) {

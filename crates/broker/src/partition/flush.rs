@@ -22,6 +22,8 @@ const AGAIN: u8 = 3;
 #[derive(Default)]
 pub(super) struct Flushes {
     turn: AtomicU8,
+    /// The next flush takes the segment along that is written to.
+    whole: AtomicBool,
     /// Records below it are acknowledged and shown once they are durable. Changes under the log's lock only.
     held_to: AtomicI64,
     /// A flush has failed: what waits for one waits in vain.
@@ -60,6 +62,7 @@ pub(super) struct AfterAppend {
     /// Consumers see more.
     pub(super) moved: bool,
     flush: bool,
+    rolled: bool,
     watch: bool,
 }
 
@@ -78,21 +81,29 @@ impl Partition {
             self.show_to(log, end);
         }
         let watch = log.config().flush_ms < i64::MAX && !self.flushes.watched.load(Ordering::Relaxed);
-        AfterAppend { moved, flush: due || log.wants_flush(), watch }
+        AfterAppend { moved, flush: due, rolled: log.wants_flush(), watch }
     }
 
     /// Asks for the flushes that an append has made due.
     pub(super) fn ask_after_append(self: &Arc<Self>, after: &AfterAppend) {
         if after.flush {
             self.flush_soon();
+        } else if after.rolled {
+            self.flush_finished_soon();
         }
         if after.watch {
             self.watch();
         }
     }
 
-    /// Has the log flushed. Whoever rolls it by hand calls this.
-    pub fn flush_soon(self: &Arc<Self>) {
+    /// Has the log flushed.
+    fn flush_soon(self: &Arc<Self>) {
+        self.flushes.whole.store(true, Ordering::Release);
+        self.flush_finished_soon();
+    }
+
+    /// Has the segments flushed that are no longer written to, and the names of all. Whoever rolls the log by hand calls this.
+    pub fn flush_finished_soon(self: &Arc<Self>) {
         if self.flushes.ask() {
             self.flusher.queue(Arc::clone(self));
         }
@@ -119,10 +130,15 @@ impl Partition {
         done
     }
 
-    /// The flusher's turn: everything appended so far becomes durable.
+    /// The flusher's turn: what was asked for so far becomes durable.
     pub(crate) fn flush_now(self: &Arc<Self>) {
         self.flushes.turn.store(RUNNING, Ordering::Release);
-        match self.flush() {
+        let whole = self.flushes.whole.swap(false, Ordering::AcqRel);
+        let flushed = self.flush(whole);
+        if whole && !matches!(flushed, Ok(true)) {
+            self.flushes.whole.store(true, Ordering::Release);
+        }
+        match flushed {
             Ok(true) => {}
             Ok(false) => self.flushes.turn.store(AGAIN, Ordering::Release),
             Err(error) if self.is_retired() => tracing::debug!(partition = %self, %error, "not flushed"),
@@ -135,12 +151,13 @@ impl Partition {
         }
     }
 
-    /// Makes everything appended so far durable; false when the log was truncated meanwhile.
+    /// Makes everything appended so far durable, or only the segments that are no longer written to; false when the log was truncated meanwhile.
     ///
     /// # Errors
     /// When the disk fails.
-    pub(crate) fn flush(&self) -> Result<bool, LogError> {
-        let begun = self.log.lock().begin_flush()?;
+    pub(crate) fn flush(&self, whole: bool) -> Result<bool, LogError> {
+        let begin = if whole { Log::begin_flush } else { Log::begin_flush_of_finished };
+        let begun = begin(&mut self.log.lock())?;
         if let Some(flush) = &begun {
             flush.sync()?;
         }
@@ -152,7 +169,9 @@ impl Partition {
         let held = self.flushes.held_to.load(Ordering::Relaxed) > flushed_to;
         let shown = if held { self.high_watermark().max(flushed_to) } else { end };
         self.show_to(&mut log, shown);
-        self.flushes.last_ms.store(self.flusher.now_ms(), Ordering::Relaxed);
+        if whole {
+            self.flushes.last_ms.store(self.flusher.now_ms(), Ordering::Relaxed);
+        }
         Ok(true)
     }
 

@@ -1,6 +1,7 @@
 //! Failures of one log directory out of two, by each kind of operation.
 
 mod moving;
+mod steps;
 
 use std::path::{Path, PathBuf};
 

@@ -7,37 +7,39 @@ use siphasher::sip128::{Hash128, SipHasher13};
 const ENTRY: usize = 24;
 /// Kafka's tables are arrays of Java.
 const MOST_MEMORY: u64 = i32::MAX as u64;
-/// Least length of a table.
-const LEAST: usize = 64;
+/// Length of the first table.
+const FIRST: usize = 1024;
+/// Of a table that is being replaced, so many entries are given back at once.
+const GIVE_BACK: usize = 64 << 10;
 
-/// Keys and the last offset of each.
+/// Keys and the last offset of each. It grows with the keys, so that few of them, however often they are written, stay within the processor's
+/// caches.
 ///
-/// Two keys with the same hash would count as one. The hashes are 128 bits long and made with a secret that lasts as long as the table, so
+/// Two keys with the same hash would count as one. The hashes are 128 bits long and made with a secret that lasts as long as the map, so
 /// that neither chance nor intent brings that about.
 #[derive(Debug)]
 pub(super) struct OffsetMap {
     hasher: SipHasher13,
     /// Both halves of the hash, and the offset plus one; a slot of zeros is empty.
     slots: Vec<[u64; 3]>,
+    most_slots: usize,
     keys: usize,
     most_keys: usize,
     latest_offset: i64,
 }
 
 impl OffsetMap {
-    /// A map that takes at most `memory` bytes, of which the part `load_factor` is filled, for at most `keys` keys.
-    ///
-    /// It takes fewer bytes where so many keys need fewer.
-    pub(super) fn new(memory: u64, load_factor: f64, keys: u64) -> Self {
-        let slots = (memory.min(MOST_MEMORY) / ENTRY as u64) as usize;
+    /// A map that takes at most `memory` bytes, of which the part `load_factor` is filled.
+    pub(super) fn new(memory: u64, load_factor: f64) -> Self {
+        let most_slots = (memory.min(MOST_MEMORY) / ENTRY as u64) as usize;
         // A search ends at an empty slot, so one is left.
-        let most_keys = ((slots as f64 * load_factor) as usize).min(slots.saturating_sub(1));
-        let wanted = usize::try_from(keys.saturating_mul(2)).unwrap_or(usize::MAX).max(LEAST);
+        let most_keys = ((most_slots as f64 * load_factor) as usize).min(most_slots.saturating_sub(1));
         let secret = std::hash::RandomState::new();
         let half = |number: u8| std::hash::BuildHasher::hash_one(&secret, number);
         Self {
             hasher: SipHasher13::new_with_keys(half(0), half(1)),
-            slots: vec![[0; 3]; slots.min(wanted).max(1)],
+            slots: vec![[0; 3]; most_slots.clamp(1, FIRST)],
+            most_slots,
             keys: 0,
             most_keys,
             latest_offset: -1,
@@ -46,6 +48,11 @@ impl OffsetMap {
 
     fn find(&self, key: &[u8]) -> (usize, [u64; 2]) {
         let Hash128 { h1, h2 } = self.hasher.hash(key);
+        (self.slot_of([h1, h2]), [h1, h2])
+    }
+
+    /// The slot that has this hash, or the empty one where it belongs.
+    fn slot_of(&self, [h1, h2]: [u64; 2]) -> usize {
         let mut at = ((u128::from(h1) * self.slots.len() as u128) >> 64) as usize;
         while self.slots[at][2] != 0 && (self.slots[at][0], self.slots[at][1]) != (h1, h2) {
             at += 1;
@@ -53,7 +60,7 @@ impl OffsetMap {
                 at = 0;
             }
         }
-        (at, [h1, h2])
+        at
     }
 
     /// Notes that `key` stands at `offset`; false, and nothing is noted, when the map is full.
@@ -62,10 +69,29 @@ impl OffsetMap {
         if self.keys >= self.most_keys {
             return false;
         }
+        if self.keys >= self.slots.len() / 4 * 3 && self.slots.len() < self.most_slots {
+            self.grow();
+        }
         let (at, [h1, h2]) = self.find(key);
         self.keys += usize::from(self.slots[at][2] == 0);
         self.slots[at] = [h1, h2, offset.cast_unsigned() + 1];
         true
+    }
+
+    /// A table of twice the length, as far as it may be that long.
+    fn grow(&mut self) {
+        let len = (self.slots.len() * 2).min(self.most_slots);
+        let mut old = std::mem::replace(&mut self.slots, vec![[0; 3]; len]);
+        while let Some(slot) = old.pop() {
+            if slot[2] != 0 {
+                let at = self.slot_of([slot[0], slot[1]]);
+                self.slots[at] = slot;
+            }
+            // Both are filled from the end on: together they take hardly more memory than the new one.
+            if old.len().is_multiple_of(GIVE_BACK) {
+                old.shrink_to_fit();
+            }
+        }
     }
 
     /// The last offset of `key`; `None` when it is not there.
@@ -96,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_last_offset_of_each_key_is_found_and_others_are_not() {
-        let mut map = OffsetMap::new(1 << 20, 0.9, 5000);
+        let mut map = OffsetMap::new(1 << 20, 0.9);
         for offset in 0..10_000i64 {
             assert!(map.put(format!("key-{}", offset % 3000).as_bytes(), offset));
         }
@@ -109,13 +135,13 @@ mod tests {
 
     #[test]
     fn a_full_map_takes_as_many_keys_as_kafkas_and_says_so() {
-        let mut map = OffsetMap::new(2400, 0.9, 1000);
+        let mut map = OffsetMap::new(2400, 0.9);
         let taken = (0..1000i64).take_while(|key| map.put(&key.to_be_bytes(), *key)).count();
         assert_eq!((taken, map.utilization()), (90, 1.0));
         assert!(!map.put(&0i64.to_be_bytes(), 5000));
         assert_eq!(map.get(&0i64.to_be_bytes()), Some(0));
         for (memory, factor) in [(0, 0.9), (24, 0.9), (48, 5.0)] {
-            let mut map = OffsetMap::new(memory, factor, 1000);
+            let mut map = OffsetMap::new(memory, factor);
             for key in 0..10i64 {
                 map.put(&key.to_be_bytes(), key);
             }
@@ -124,9 +150,19 @@ mod tests {
     }
 
     #[test]
-    fn few_keys_take_little_memory() {
-        assert_eq!(OffsetMap::new(128 << 20, 0.9, 10).slots.len(), LEAST);
-        assert_eq!(OffsetMap::new(128 << 20, 0.9, 1000).slots.len(), 2000);
-        assert_eq!(OffsetMap::new(128 << 20, 0.9, u64::MAX).slots.len(), (128 << 20) / 24);
+    fn it_grows_with_its_keys_and_not_with_their_records() {
+        let mut map = OffsetMap::new(128 << 20, 0.9);
+        for offset in 0..100_000i64 {
+            assert!(map.put(&(offset % 700).to_be_bytes(), offset));
+        }
+        assert_eq!(map.slots.len(), FIRST);
+        for offset in 0..300_000i64 {
+            assert!(map.put(&offset.to_be_bytes(), offset));
+        }
+        assert_eq!(map.slots.len(), 512 << 10);
+        assert!((0..300_000i64).all(|offset| map.get(&offset.to_be_bytes()) == Some(offset)));
+        let mut map = OffsetMap::new(24 * 5000, 0.9);
+        assert_eq!((0..).take_while(|key: &i64| map.put(&key.to_be_bytes(), *key)).count(), 4500);
+        assert_eq!(map.slots.len(), 5000);
     }
 }

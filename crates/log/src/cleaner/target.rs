@@ -11,6 +11,7 @@ use crate::aborted::AbortedTxn;
 use crate::error::{IoContext, LogError, Result};
 use crate::index::{IndexEntry, OffsetEntry, TimeEntry};
 use crate::names::{CLEANED, Home, INDEX, LOG, TIME_INDEX, TXN_INDEX, segment_name};
+use crate::segment::Segment;
 
 /// Bytes of an index that are kept in memory.
 const WRITE_OUT: usize = 8 << 10;
@@ -81,6 +82,8 @@ pub(crate) struct Target {
     times: IndexOutput<TimeEntry>,
     /// `None` while no aborted transaction is left.
     aborted: Option<Output>,
+    /// What is in it.
+    aborted_entries: Vec<AbortedTxn>,
     newest: TimeEntry,
     /// Bytes since the batch of the last index entry, that one included.
     since_entry: u64,
@@ -99,6 +102,7 @@ impl Target {
             offsets: IndexOutput::create(home, base_offset)?,
             times: IndexOutput::create(home, base_offset)?,
             aborted: None,
+            aborted_entries: Vec::new(),
             newest: TimeEntry { timestamp: -1, offset: base_offset },
             since_entry: 0,
             noted: 0,
@@ -158,7 +162,13 @@ impl Target {
         };
         let mut bytes = Vec::with_capacity(aborted.len() * AbortedTxn::SIZE);
         aborted.iter().for_each(|aborted| aborted.encode(self.base_offset, &mut bytes));
+        self.aborted_entries.extend(aborted);
         output.write(&[IoSlice::new(&bytes)])
+    }
+
+    /// The segment as it can be read without its names: from the open file, walking over it.
+    pub(crate) fn held(&self) -> Segment {
+        Segment::held(self.base_offset, self.log.written, &self.log.file, self.newest, &self.aborted_entries)
     }
 
     /// Stage *clean*: the files are complete and durable, their names are not.

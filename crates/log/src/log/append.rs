@@ -1,7 +1,6 @@
 //! Appending: offsets and epochs into the buffers, rolling, one vectored write.
 
 use std::io::IoSlice;
-use std::sync::atomic::Ordering::Release;
 
 use milena_records::{Batch, BatchError, BatchMut, batches};
 
@@ -352,19 +351,14 @@ impl Log {
         self.roll_to(self.log_end_offset, now_ms)
     }
 
-    /// Stages *finish*, *snapshot* and *create*.
+    /// Stages *finish*, *snapshot* and *create*. Whoever holds the log waits for no sync.
     pub(super) fn roll_to(&mut self, base_offset: i64, now_ms: i64) -> Result<()> {
         let home = &self.home;
         let active = self.segments.last_mut().expect("a log has a segment");
         if active.base_offset == base_offset {
             return Ok(());
         }
-        let shortened = active.finish(home)?;
-        if self.flushed_to >= base_offset {
-            // The recovery point may be behind this segment already, so that no start would look at its files again.
-            sync_finished(active, home, shortened).inspect_err(|_| self.shared.poisoned.store(true, Release))?;
-            active.indexes_synced = true;
-        }
+        active.finish(home)?;
         if self.synced_snapshot != Some(base_offset) {
             write_snapshot(home, base_offset, &self.producers)?;
         }
@@ -384,17 +378,6 @@ impl Log {
         self.rolled = true;
         Ok(())
     }
-}
-
-/// Syncs the index files of a finished segment and the name of a transaction index; also the `.log` file that was shortened.
-fn sync_finished(segment: &Segment, home: &Home, shortened: bool) -> Result<()> {
-    if shortened {
-        segment.file(home)?.sync_data().context_at("syncing", || segment.path(home))?;
-    }
-    for (path, file) in segment.index_files(home)? {
-        file.sync_data().context("syncing", &path)?;
-    }
-    segment.aborted().map_or(Ok(()), |_| home.disk.sync_dir(&home.dir).context("syncing", &home.dir))
 }
 
 /// The batches that are not left out.

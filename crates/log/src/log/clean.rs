@@ -7,11 +7,11 @@ use milena_io::OpenMode;
 use rustc_hash::FxHashMap;
 
 use super::flush::Shared;
-use super::{Log, Segment};
+use super::{Log, Segment, View, segment_at};
 use crate::aborted::AbortedTxn;
 use crate::cleaner::{LastWritten, SegmentSizes, Source, Target};
 use crate::error::{IoContext, LogError, Result};
-use crate::index::{Index, IndexEntry, OffsetEntry, TimeEntry};
+use crate::index::Index;
 use crate::names::{CLEANED, SNAPSHOT, SWAP, TXN_INDEX, segment_name};
 
 /// A log between two changes of its end.
@@ -56,7 +56,17 @@ impl Cleanable {
 }
 
 impl Log {
-    /// What can be cleaned when everything below `cleaned_to` is clean (from `cleaner-offset-checkpoint`).
+    /// As [`View::cleanable`], at once.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn cleanable(&self, cleaned_to: Option<i64>, limits: &CleaningLimits) -> Result<Cleanable> {
+        self.view_of_all().cleanable(cleaned_to, limits)
+    }
+}
+
+impl View {
+    /// Of a [view of all segments](Log::view_of_all): what can be cleaned when everything below `cleaned_to` is clean (from `cleaner-offset-checkpoint`).
     ///
     /// The last segment never is, nor is what is above the last stable offset.
     ///
@@ -64,12 +74,12 @@ impl Log {
     /// Index files and headers that can't be read, where a lag asks for them.
     pub fn cleanable(&self, cleaned_to: Option<i64>, limits: &CleaningLimits) -> Result<Cleanable> {
         let cleaned_to = cleaned_to.unwrap_or(self.log_start_offset);
-        let reset = cleaned_to < self.log_start_offset || cleaned_to > self.log_end_offset;
+        let reset = cleaned_to < self.log_start_offset || cleaned_to > self.end_offset;
         let first_dirty = if reset { self.log_start_offset } else { cleaned_to };
         let last = self.segments.len() - 1;
-        let first = self.segment_at(first_dirty).min(last);
+        let first = segment_at(&self.segments, first_dirty).min(last);
         let dirty = &self.segments[first..last];
-        let mut uncleanable = limits.last_stable_offset.min(self.active().base_offset);
+        let mut uncleanable = limits.last_stable_offset.min(self.segments[last].base_offset);
         if limits.min_lag_ms > 0 {
             let oldest = limits.now_ms.saturating_sub(limits.min_lag_ms);
             for segment in dirty {
@@ -79,7 +89,7 @@ impl Log {
                 }
             }
         }
-        let end = self.segment_at(uncleanable.max(first_dirty));
+        let end = segment_at(&self.segments, uncleanable.max(first_dirty));
         let size = |segments: &[Segment]| segments.iter().map(|segment| segment.size).sum();
         let clean = self.segments.partition_point(|segment| segment.base_offset < first_dirty);
         Ok(Cleanable {
@@ -104,6 +114,17 @@ impl Log {
         Ok(until.saturating_sub(earliest).max(0))
     }
 
+    /// Of a [view below an offset](Log::view_below).
+    pub(crate) fn sizes(&self) -> Result<Vec<SegmentSizes>> {
+        let sizes = self.segments.iter().map(|segment| {
+            let (index, time_index) = segment.index_bytes(&self.home)?;
+            Ok(SegmentSizes { base_offset: segment.base_offset, size: segment.size, index, time_index })
+        });
+        sizes.collect()
+    }
+}
+
+impl Log {
     /// For [`is_version`](Self::is_version).
     pub(crate) fn version(&self) -> Version {
         Version(Arc::clone(&self.shared), self.generation)
@@ -112,22 +133,6 @@ impl Log {
     /// Whether it is the same log, nothing was cut off since, and it takes changes.
     pub(crate) fn is_version(&self, version: &Version) -> bool {
         Arc::ptr_eq(&self.shared, &version.0) && self.generation == version.1 && !self.closed
-    }
-
-    /// The segments that begin below `end`, without the last one.
-    pub(crate) fn sizes_below(&self, end: i64) -> Result<Vec<SegmentSizes>> {
-        let finished = self.finished_segments();
-        let below = &finished[..finished.partition_point(|segment| segment.base_offset < end)];
-        let sizes = below.iter().map(|segment| {
-            let indexes = segment.indexes(&self.home)?;
-            Ok(SegmentSizes {
-                base_offset: segment.base_offset,
-                size: segment.size,
-                index: indexes.offsets.len() * OffsetEntry::SIZE as u64,
-                time_index: indexes.times.len() * TimeEntry::SIZE as u64,
-            })
-        });
-        sizes.collect()
     }
 
     /// A segment to read from the batch that holds `from` on, or from its beginning; `None` when it has gone, or the log was cut.
@@ -141,17 +146,6 @@ impl Log {
         let file = self.home.disk.open(&path, OpenMode::Read).context("opening", &path)?;
         let position = found.unwrap_or(segment.size);
         Ok(Some(Source { file, path, position, end: segment.size, next_offset: base_offset }))
-    }
-
-    /// The aborted transactions with records in a range of offsets, and perhaps others. The marker of each stands at or above `start`.
-    pub(crate) fn aborted_between(&self, start: i64, end: i64) -> Result<Vec<AbortedTxn>> {
-        let mut found = Vec::new();
-        for aborted in self.segments[self.segment_at(start)..].iter().filter_map(Segment::aborted) {
-            if !aborted.collect(&self.home, start, end, &mut found)? {
-                break;
-            }
-        }
-        Ok(found)
     }
 
     /// What each known producer wrote last.
@@ -196,7 +190,8 @@ impl Log {
     /// files go on. The new paths of the old files are added to `doomed`, also at a failure. The names are durable once the directory is synced.
     ///
     /// # Errors
-    /// [`LogError::Io`](crate::LogError::Io); the log is poisoned then, unless nothing has changed.
+    /// [`LogError::Io`](crate::LogError::Io); the log is poisoned then, unless nothing has changed. It goes on being read: the old segments as long
+    /// as their files have their names, then the new one, whatever its files are called.
     pub(crate) fn swap_in(
         &mut self,
         version: &Version,
@@ -216,11 +211,13 @@ impl Log {
         }
         self.writable()?;
         let range = at..at + replaced.len();
-        let swapped = self.rename_for_swap(target, &self.segments[range.clone()], doomed);
+        self.rename_target(target, CLEANED, SWAP).inspect_err(|_| self.poison())?;
+        let swapped = self.replace(target, &self.segments[range.clone()], doomed);
         self.segments.splice(range, [Segment::existing(target.base_offset(), target.size())]);
         let loaded = swapped.and_then(|()| self.load_swapped(at, target));
         if loaded.is_err() {
             self.poison();
+            self.segments[at] = target.held();
         }
         self.recent.clear();
         self.marks.names += 1;
@@ -239,20 +236,23 @@ impl Log {
         Ok(())
     }
 
-    fn rename_for_swap(&self, target: &Target, replaced: &[Segment], doomed: &mut Vec<PathBuf>) -> Result<()> {
-        let home = &self.home;
-        let rename = |suffix: &str, from: &str, to: &str| {
+    fn rename_target(&self, target: &Target, from: &str, to: &str) -> Result<()> {
+        target.suffixes().try_for_each(|suffix| {
             let name = segment_name(target.base_offset(), suffix);
-            let (from, to) = (home.dir.join(name.clone() + from), home.dir.join(name + to));
-            home.disk.rename(&from, &to).context("renaming to", &to)
-        };
-        target.suffixes().try_for_each(|suffix| rename(suffix, CLEANED, SWAP))?;
+            let (from, to) = (self.home.dir.join(name.clone() + from), self.home.dir.join(name + to));
+            self.home.disk.rename(&from, &to).context("renaming to", &to)
+        })
+    }
+
+    /// Stage *replace*.
+    fn replace(&self, target: &Target, replaced: &[Segment], doomed: &mut Vec<PathBuf>) -> Result<()> {
+        let home = &self.home;
         for segment in replaced.iter().rev() {
             segment.doom(home, doomed)?;
             if segment.base_offset != target.base_offset() {
                 home.doom(segment.base_offset, SNAPSHOT, doomed)?;
             }
         }
-        target.suffixes().try_for_each(|suffix| rename(suffix, SWAP, ""))
+        self.rename_target(target, SWAP, "")
     }
 }

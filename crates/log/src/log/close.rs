@@ -45,8 +45,9 @@ impl Log {
     /// Stages *data*, *indexes* and the contents of the small files, then their names.
     fn sync_closing(&self, closing: &Closing) -> Result<()> {
         let home = &self.home;
-        let shortened = closing.shortened.then(|| self.active());
-        for segment in self.unflushed_segments().iter().chain(shortened) {
+        let last = self.segments.len() - 1;
+        let to_sync = |at: &usize| self.has_unsynced_data(*at) || (*at == last && closing.shortened);
+        for segment in (0..=last).filter(to_sync).map(|at| &self.segments[at]) {
             segment.file(home)?.sync_data().context_at("syncing", || segment.path(home))?;
         }
         for segment in self.segments.iter().filter(|segment| !segment.indexes_synced) {

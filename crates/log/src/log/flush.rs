@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use milena_io::{Disk, File};
 use parking_lot::Mutex;
 
-use super::{Log, Segment};
+use super::Log;
 use crate::error::{IoContext, LogError, Result};
 use crate::names::EPOCHS;
 use crate::partition_metadata;
@@ -115,12 +115,24 @@ impl Log {
     /// # Errors
     /// [`LogError::Poisoned`]; files that can't be opened.
     pub fn begin_flush(&mut self) -> Result<Option<Flush>> {
+        self.begin_flush_of(self.segments.len())
+    }
+
+    /// As [`begin_flush`](Self::begin_flush), without the segment that is written to: whoever appends does not meet the disk at work on it.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn begin_flush_of_finished(&mut self) -> Result<Option<Flush>> {
+        self.begin_flush_of(self.segments.len() - 1)
+    }
+
+    /// Of the `count` oldest segments.
+    fn begin_flush_of(&mut self, count: usize) -> Result<Option<Flush>> {
         self.writable()?;
-        let unsynced = |segment: &&Segment| !segment.indexes_synced;
-        let finished: Vec<i64> =
-            self.finished_segments().iter().filter(unsynced).map(|segment| segment.base_offset).collect();
+        let with_data: Vec<usize> = (0..count).filter(|at| self.has_unsynced_data(*at)).collect();
+        let finished: Vec<usize> = (0..count).filter(|at| self.has_unsynced_indexes(*at)).collect();
         let marks = Marks { epochs: self.epochs.version(), ..self.marks };
-        if self.unflushed_segments().is_empty() && finished.is_empty() && marks == self.synced {
+        if with_data.is_empty() && marks == self.synced {
             return Ok(None);
         }
         self.flushes += 1;
@@ -130,29 +142,34 @@ impl Log {
             dir: self.home.dir.clone(),
             shared: Arc::clone(&self.shared),
             generation: self.generation,
-            end_offset: self.log_end_offset,
+            end_offset: self.segments.get(count).map_or(self.log_end_offset, |next| next.base_offset),
             data: Vec::new(),
             indexes: Vec::new(),
-            finished,
+            finished: finished.iter().map(|at| self.segments[*at].base_offset).collect(),
             epochs: (marks.epochs != self.synced.epochs).then(|| self.epochs.format()),
             number: self.flushes,
             marks,
             synced: self.synced,
         };
         let home = &self.home;
-        for segment in self.unflushed_segments() {
+        for segment in with_data.into_iter().map(|at| &self.segments[at]) {
             flush.data.push((segment.path(home), Arc::clone(segment.file(home)?)));
         }
-        for segment in self.finished_segments().iter().filter(unsynced) {
-            flush.indexes.extend(segment.index_files(home)?);
+        for at in finished {
+            flush.indexes.extend(self.segments[at].index_files(home)?);
         }
         Ok(Some(flush))
     }
 
-    /// The segments with batches that are not durable.
-    pub(super) fn unflushed_segments(&self) -> &[Segment] {
-        let clean = self.flushed_to >= self.log_end_offset;
-        &self.segments[if clean { self.segments.len() } else { self.segment_at(self.flushed_to) }..]
+    /// Whether the `.log` file of segment number `at` is to be synced: not all its batches are durable, or it may have become shorter since they
+    /// were.
+    pub(super) fn has_unsynced_data(&self, at: usize) -> bool {
+        self.has_unsynced_indexes(at) || self.segment_end(at) > self.flushed_to
+    }
+
+    /// Whether the segment is no longer written to and its index files are not durable.
+    fn has_unsynced_indexes(&self, at: usize) -> bool {
+        at + 1 < self.segments.len() && !self.segments[at].indexes_synced
     }
 
     /// Everything below this offset is durable.

@@ -8,7 +8,7 @@ use milena_io::{Disk, Entry};
 use super::Log;
 use super::flush::Marks;
 use crate::config::LogConfig;
-use crate::epochs::EpochCache;
+use crate::epochs::{EpochCache, EpochEntry};
 use crate::error::{IoContext, Result};
 use crate::index::{Index, IndexEntry};
 use crate::kept::{keep_segment, keep_tail};
@@ -78,6 +78,7 @@ impl Log {
             params,
             recovery: Recovery::default(),
             epochs: EpochCache::default(),
+            epochs_in_file: None,
             recovered_from: None,
         };
         let entries = loader.tidy()?;
@@ -94,6 +95,8 @@ struct Loader {
     params: OpenParams,
     recovery: Recovery,
     epochs: EpochCache,
+    /// What their file says; `None` where it is lost or damaged.
+    epochs_in_file: Option<Vec<EpochEntry>>,
     /// Base offset of the first segment that was recovered.
     recovered_from: Option<i64>,
 }
@@ -217,14 +220,8 @@ impl Loader {
 
     /// Reads the epochs, recovers what must be, and finds the log end. The segments are at least one.
     fn settle(&mut self, found: &mut Found) -> Result<(Vec<Segment>, i64)> {
-        let path = self.home.dir.join(EPOCHS);
-        let text = read_text(&*self.home.disk, &path).unwrap_or_else(|_| Some("damaged".to_owned()));
-        let epochs = text.map_or(Ok(EpochCache::default()), |text| EpochCache::parse(&path, &text));
         let mut segments = std::mem::take(&mut found.segments);
-        match epochs {
-            Ok(epochs) => self.epochs = epochs,
-            Err(_) => self.read_epochs(&segments)?,
-        }
+        self.load_epochs(&segments)?;
         let mut end = None;
         if self.params.clean {
             end = self.index_missing(&mut segments, &found.unindexed)?;
@@ -242,9 +239,18 @@ impl Loader {
         Ok((segments, end))
     }
 
-    /// The epochs from the headers of all batches: the file that keeps them cannot be read.
-    fn read_epochs(&mut self, segments: &[Segment]) -> Result<()> {
-        for segment in segments {
+    /// The epochs from their file; where it is lost or damaged, from the headers of the batches. Those of the segments that are recovered come with
+    /// that.
+    fn load_epochs(&mut self, segments: &[Segment]) -> Result<()> {
+        let path = self.home.dir.join(EPOCHS);
+        let text = read_text(&*self.home.disk, &path).ok().flatten();
+        if let Some(epochs) = text.and_then(|text| EpochCache::parse(&path, &text).ok()) {
+            self.epochs_in_file = Some(epochs.entries().to_vec());
+            self.epochs = epochs;
+            return Ok(());
+        }
+        let unread = if self.params.clean { segments.len() } else { self.first_to_recover(segments) };
+        for segment in &segments[..unread] {
             let mut scan = segment.scan(&self.home, 0)?;
             while let Ok(Some(header)) = scan.next() {
                 if self.epochs.latest().is_none_or(|latest| header.leader_epoch > latest) {
@@ -253,6 +259,11 @@ impl Loader {
             }
         }
         Ok(())
+    }
+
+    /// Number of the segment that holds the recovery point.
+    fn first_to_recover(&self, segments: &[Segment]) -> usize {
+        segments.partition_point(|segment| segment.base_offset <= self.params.recovery_point).saturating_sub(1)
     }
 
     fn rebuild(&mut self, segment: &mut Segment, producers: Option<&mut Producers>) -> Result<Rebuilt> {
@@ -288,8 +299,7 @@ impl Loader {
 
     /// Checks the segments from the one that holds the recovery point on, and those without indexes before it. Returns the log end.
     fn recover(&mut self, segments: &mut Vec<Segment>, found: &Found) -> Result<i64> {
-        let point = self.params.recovery_point;
-        let from = segments.partition_point(|segment| segment.base_offset <= point).saturating_sub(1);
+        let from = self.first_to_recover(segments);
         let first = segments[from].base_offset;
         self.index_missing_before(&mut segments[..from], &found.unindexed)?;
         self.epochs.truncate_from_end(first);
@@ -315,6 +325,7 @@ impl Loader {
             } else {
                 segments[at].give_back_reserved(&self.home)?;
             }
+            segments[at].release();
         }
         self.recovered_from = Some(first);
         Ok(end)
@@ -468,11 +479,15 @@ impl Loader {
         self.epochs.truncate_from_start(log_start_offset);
         self.load_aborted(&mut segments, end, found)?;
         let restored = restore(&self.source(&segments, end), &found.snapshots)?;
-        let Loader { home, config, params, recovery, epochs, .. } = self;
+        let Loader { home, config, params, recovery, mut epochs, epochs_in_file, .. } = self;
         let at_end = restored.snapshot == Some(end);
         let complete = at_end || (segments.iter().all(|segment| segment.size == 0) && restored.producers.is_empty());
-        let unread = recovery == Recovery::default() && epochs.version() == unchanged;
+        let lost = epochs_in_file.is_none() && !epochs.entries().is_empty();
+        let unread = recovery == Recovery::default() && epochs.version() == unchanged && !lost;
         let untouched = params.clean && !origin.created && complete && unread;
+        if epochs_in_file.is_some_and(|in_file| in_file == epochs.entries()) {
+            epochs.is_as_in_file();
+        }
         let log = Log {
             home,
             config,

@@ -96,7 +96,7 @@ impl View {
             return Err(LogError::OffsetOutOfRange { offset, start, end });
         }
         let (home, segments, log_end) = (&self.home, &self.segments[..], self.end_offset);
-        let read = Read { home, segments, log_end, recent: None, compact: self.compact };
+        let read = Read { home, segments, log_end, recent: None, compact: self.config.compact };
         read.slice(offset, max_bytes, end_offset, at_least_one_batch)
     }
 }

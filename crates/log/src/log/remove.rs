@@ -40,7 +40,7 @@ impl Log {
     /// What must be durable before the `count` oldest segments go.
     ///
     /// # Errors
-    /// As [`begin_flush`](Self::begin_flush).
+    /// As [`begin_flush_of_finished`](Self::begin_flush_of_finished).
     ///
     /// # Panics
     /// When no segment would be left: the last one is rolled before it goes.
@@ -48,7 +48,14 @@ impl Log {
         let below = self.segments[count].base_offset;
         let snapshot = self.home.segment_file(below, SNAPSHOT);
         let (disk, shared) = (Arc::clone(&self.home.disk), Arc::clone(&self.shared));
-        Ok(Removal { disk, flush: self.begin_flush()?, shared, generation: self.generation, snapshot, below })
+        Ok(Removal {
+            disk,
+            flush: self.begin_flush_of_finished()?,
+            shared,
+            generation: self.generation,
+            snapshot,
+            below,
+        })
     }
 
     /// Takes the segments of `removal` out of the log, the oldest first; the log then begins, at the earliest, where the next one does.

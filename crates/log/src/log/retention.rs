@@ -1,6 +1,6 @@
 //! Which of the oldest segments are due to go: those below the log start offset, then by size, then by age.
 
-use super::{Log, Segment};
+use super::{Log, View};
 use crate::error::{IoContext, Result};
 
 /// How many of the oldest segments are due, by reason; each reason looks at what the one before leaves.
@@ -22,14 +22,27 @@ impl Due {
 }
 
 impl Log {
-    /// The oldest segments that are due, as Kafka's `UnifiedLog.deleteOldSegments` has it: none that reaches beyond the high watermark, and not
+    /// As [`View::due_segments`], at once.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn due_segments(&self, high_watermark: i64, now_ms: i64) -> Result<Due> {
+        let view = self.view_of_all();
+        let due = view.due_segments(high_watermark, now_ms);
+        assert!(self.is_intact(&view), "nothing has changed the log");
+        due
+    }
+}
+
+impl View {
+    /// Of a [view of all segments](Log::view_of_all): the oldest ones that are due, as Kafka's `UnifiedLog.deleteOldSegments` has it: none that reaches beyond the high watermark, and not
     /// the last one while it is empty. Without `delete` in `cleanup.policy` only the log start offset counts.
     ///
     /// A segment without timestamps, or whose index does not fit its batches, is as old as its file's last change. `now_ms` is the wall clock, ms since 1970.
     ///
     /// # Errors
     /// [`LogError::Io`](crate::LogError::Io) when an index or a file can't be looked at.
-    pub fn due_segments(&mut self, high_watermark: i64, now_ms: i64) -> Result<Due> {
+    pub fn due_segments(&self, high_watermark: i64, now_ms: i64) -> Result<Due> {
         let mut due = Due::default();
         let may_go = self.segments_below(high_watermark);
         let next_base = |at: usize| self.segments.get(at + 1).map(|next| next.base_offset);
@@ -59,18 +72,21 @@ impl Log {
 
     /// How many of the oldest segments end at or below the high watermark; without the last one while it is empty.
     fn segments_below(&self, high_watermark: i64) -> usize {
-        let count = self.segments.len() - usize::from(self.active().size == 0);
+        let is_empty = self.segments.last().is_some_and(|last| last.size == 0);
+        let count = self.segments.len() - usize::from(is_empty);
         (0..count).take_while(|at| self.segment_end(*at) <= high_watermark).count()
     }
 
-    fn is_too_old(&mut self, at: usize, now_ms: i64) -> Result<bool> {
+    fn is_too_old(&self, at: usize, now_ms: i64) -> Result<bool> {
         let (home, retention_ms) = (&self.home, self.config.retention_ms);
         let older = |timestamp: i64| now_ms.saturating_sub(timestamp) > retention_ms;
         if retention_ms < 0 {
             return Ok(false);
         }
-        let segment: &mut Segment = &mut self.segments[at];
-        let newest = segment.newest_once(home)?;
+        // Its open files and indexes go with the copy: what is looked at once an hour holds none.
+        let segment = self.segments[at].clone();
+        let newest = segment.newest(home)?;
+        self.segments[at].learn_newest(newest);
         if newest.timestamp >= 0 && !older(newest.timestamp) {
             return Ok(false);
         }

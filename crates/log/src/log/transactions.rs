@@ -4,9 +4,11 @@ use std::io::IoSlice;
 
 use milena_records::{BatchMut, EndTransaction};
 
-use super::{Log, Slice};
+use super::{Log, Segment, Slice};
 use crate::aborted::AbortedTxn;
 use crate::error::Result;
+use crate::index::Index;
+use crate::names::Home;
 use crate::producers::{Unwritten, VerificationGuard, VerificationStart};
 
 /// The end of a transaction in this partition, as its coordinator asks for it.
@@ -83,19 +85,32 @@ impl Log {
     /// # Errors
     /// [`LogError::Io`](crate::LogError::Io).
     pub fn aborted_transactions(&self, offset: i64, slice: &Slice, end_offset: i64) -> Result<Vec<AbortedTxn>> {
-        let mut found = Vec::new();
         let at = self.segment_at(slice.segment);
-        if self.segments[at..].iter().all(|segment| segment.aborted().is_none()) {
-            return Ok(found);
-        }
-        let behind = self.segments[at].offset_behind(&self.home, slice.position + slice.len as u64);
-        let upper = behind.unwrap_or_else(|| self.segment_end(at)).min(end_offset);
-        for segment in &self.segments[at..] {
-            let Some(aborted) = segment.aborted() else { continue };
-            if !aborted.collect(&self.home, offset, upper, &mut found)? {
-                break;
-            }
-        }
-        Ok(found)
+        let aborted = self.segments[at..].iter().filter_map(Segment::aborted);
+        concerning(&self.home, &self.segments[at], self.segment_end(at), aborted, (offset, slice, end_offset))
     }
+}
+
+/// The aborted transactions that concern the reader of a slice of `segment`, which ends at `segment_end`; `aborted` are those whose markers
+/// are in it or behind.
+pub(super) fn concerning<'l>(
+    home: &Home,
+    segment: &Segment,
+    segment_end: i64,
+    aborted: impl Iterator<Item = &'l Index<AbortedTxn>>,
+    (offset, slice, end_offset): (i64, &Slice, i64),
+) -> Result<Vec<AbortedTxn>> {
+    let mut found = Vec::new();
+    let mut aborted = aborted.peekable();
+    if aborted.peek().is_none() {
+        return Ok(found);
+    }
+    let behind = segment.offset_behind(home, slice.position + slice.len as u64);
+    let upper = behind.unwrap_or(segment_end).min(end_offset);
+    for aborted in aborted {
+        if !aborted.collect(home, offset, upper, &mut found)? {
+            break;
+        }
+    }
+    Ok(found)
 }

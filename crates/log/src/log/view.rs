@@ -1,6 +1,12 @@
 //! Looking into the log without holding it: what reads from the disk may take long, and the log goes on meanwhile.
 
-use super::{Log, Segment};
+use std::sync::Arc;
+
+use super::{Log, Segment, Slice, segment_at, transactions};
+use crate::aborted::AbortedTxn;
+use crate::config::LogConfig;
+use crate::error::Result;
+use crate::index::Index;
 use crate::names::Home;
 
 /// Segments that a view for reading has. Only where compaction has emptied so many in a row does a read need more.
@@ -15,8 +21,9 @@ pub struct View {
     pub(super) log_start_offset: i64,
     /// Offset behind the last one that these segments can hold.
     pub(super) end_offset: i64,
-    /// `cleanup.policy` has `compact`.
-    pub(super) compact: bool,
+    pub(super) config: Arc<LogConfig>,
+    /// The aborted transactions whose markers are behind these segments; only where they were asked for.
+    aborted_behind: Vec<Index<AbortedTxn>>,
     generation: u64,
     /// Count of [`Marks::names`](super::Marks::names): whatever makes, replaces or removes a segment's files adds to it.
     names: u64,
@@ -39,13 +46,43 @@ impl Log {
         self.view(self.segments[from..to].to_vec(), self.segment_end(to - 1))
     }
 
+    /// A view of all segments. Takes no look at a file.
+    pub fn view_of_all(&self) -> View {
+        self.view(self.segments.clone(), self.log_end_offset)
+    }
+
+    /// A view of the segments that begin below `end`, without the last one. Takes no look at a file.
+    pub(crate) fn view_below(&self, end: i64) -> View {
+        let finished = self.finished_segments();
+        let count = finished.partition_point(|segment| segment.base_offset < end);
+        self.view(finished[..count].to_vec(), self.segments[count].base_offset)
+    }
+
+    /// A view of the aborted transactions whose markers stand in the segment of `offset` or behind. Takes no look at a file.
+    pub(crate) fn view_of_aborted_from(&self, offset: i64) -> View {
+        let mut view = self.view(Vec::new(), self.log_end_offset);
+        let segments = &self.segments[self.segment_at(offset)..];
+        view.aborted_behind = segments.iter().filter_map(Segment::aborted).cloned().collect();
+        view
+    }
+
+    /// As [`view_from`](Self::view_from), for readers of committed records: it also knows of
+    /// [aborted transactions](View::aborted_transactions).
+    pub fn view_of_committed_from(&self, offset: i64) -> View {
+        let mut view = self.view_from(offset);
+        let behind = &self.segments[self.segment_at(offset) + view.segments.len()..];
+        view.aborted_behind = behind.iter().filter_map(Segment::aborted).cloned().collect();
+        view
+    }
+
     fn view(&self, segments: Vec<Segment>, end_offset: i64) -> View {
         View {
             home: self.home.clone(),
             segments,
             log_start_offset: self.log_start_offset,
             end_offset,
-            compact: self.config.compact,
+            config: Arc::clone(&self.config),
+            aborted_behind: Vec::new(),
             generation: self.generation,
             names: self.marks.names,
         }
@@ -66,5 +103,39 @@ impl Log {
             }
         }
         true
+    }
+}
+
+impl View {
+    /// As [`Log::aborted_transactions`], for a slice that this view has found.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn aborted_transactions(&self, offset: i64, slice: &Slice, end_offset: i64) -> Result<Vec<AbortedTxn>> {
+        let at = segment_at(&self.segments, slice.segment);
+        let aborted = self.segments[at..].iter().filter_map(Segment::aborted).chain(&self.aborted_behind);
+        transactions::concerning(
+            &self.home,
+            &self.segments[at],
+            self.segment_end(at),
+            aborted,
+            (offset, slice, end_offset),
+        )
+    }
+
+    /// The aborted transactions with records in a range of offsets, and perhaps others, of a [view of them](Log::view_of_aborted_from).
+    pub(crate) fn aborted_between(&self, start: i64, end: i64) -> Result<Vec<AbortedTxn>> {
+        let mut found = Vec::new();
+        for aborted in &self.aborted_behind {
+            if !aborted.collect(&self.home, start, end, &mut found)? {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Offset after the last one that segment number `at` can hold.
+    pub(super) fn segment_end(&self, at: usize) -> i64 {
+        self.segments.get(at + 1).map_or(self.end_offset, |next| next.base_offset)
     }
 }

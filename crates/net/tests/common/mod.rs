@@ -105,7 +105,7 @@ impl Lab {
         let file = self.file.as_ref().expect("the test has a file");
         out.bytes.extend_from_slice(b"<>");
         let at = out.bytes.len() - 1;
-        let range = |position, len| FileRange { file: Arc::clone(file), position, len, cold };
+        let range = |position, len| FileRange { file: Arc::clone(file), position, len, cold, owner: None };
         out.file_at(at, range(10, 100_000));
         out.file(range(0, 5));
     }

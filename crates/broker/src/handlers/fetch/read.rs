@@ -207,18 +207,23 @@ mod tests {
     use std::time::Duration;
 
     use milena_io::{SimDisk, StepKind};
+    use milena_log::{Marker, VerificationStart};
+    use milena_records::{BatchBuilder, EndTransaction};
     use parking_lot::Mutex;
 
     use super::*;
     use crate::fetch_sessions::{FetchPartitions, SlotKey};
+    use crate::replicas::Replicas;
     use crate::test_partitions::{append, topic_on};
 
     /// The partition `t-0` with the records 0 to 3, of which a former run has left the first three.
     fn partition(disk: &Arc<SimDisk>) -> Arc<Partition> {
         topic_on(disk, &[&[&[1, 2], &[3]]]);
-        let replicas = topic_on(disk, &[&[&[4]]]);
-        let topics = replicas.topics();
-        Arc::clone(topics.by_name("t").unwrap().partition(0).unwrap())
+        only(&topic_on(disk, &[&[&[4]]]))
+    }
+
+    fn only(replicas: &Replicas) -> Arc<Partition> {
+        Arc::clone(replicas.topics().by_name("t").unwrap().partition(0).unwrap())
     }
 
     fn fetch(partition: &Arc<Partition>, offset: i64) -> Fetch {
@@ -274,5 +279,42 @@ mod tests {
         });
         assert_eq!((read.partitions[0].high_watermark, partition.high_watermark()), (4, 5));
         assert!(read.partitions[0].len() > 0);
+    }
+
+    #[test]
+    fn aborted_transactions_are_looked_for_without_holding_an_append_up() {
+        let disk = Arc::new(SimDisk::new(0));
+        {
+            let partition = only(&topic_on(&disk, &[&[&[1]]]));
+            let start = VerificationStart { producer_id: 7, epoch: 0, base_sequence: 0, epoch_bumps: false, now_ms: 0 };
+            let guard = partition.begin_verification(&start);
+            let mut builder = BatchBuilder::new().producer(7, 0, 0).transactional(true);
+            builder.push(2, None, Some(b"value"), &[]);
+            partition.append_verified(&mut [&mut builder.build().unwrap()], &[guard], 0).unwrap();
+            let marker = Marker {
+                producer_id: 7,
+                producer_epoch: 0,
+                end: EndTransaction { committed: false, coordinator_epoch: 0 },
+                transaction_version: 1,
+                log_append_time: false,
+            };
+            partition.append_marker(&marker, 0).unwrap().unwrap();
+            partition.log().close().unwrap();
+        }
+        let partition = only(&topic_on(&disk, &[&[&[4]]]));
+        let fetch = Fetch { isolation: 1, ..fetch(&partition, 0) };
+        disk.hold_where(StepKind::Read, ".txnindex");
+        let read = std::thread::scope(|scope| {
+            let reading = scope.spawn(|| read(&fetch, Reach::Disk));
+            while disk.held(StepKind::Read) == 0 {
+                std::thread::yield_now();
+            }
+            append(&partition, &[5]);
+            disk.release(StepKind::Read);
+            reading.join().unwrap()
+        });
+        assert_eq!(partition.high_watermark(), 5);
+        let aborted: Vec<_> = read.partitions[0].aborted.iter().map(|it| (it.producer_id, it.first_offset)).collect();
+        assert_eq!(aborted, [(7, 1)]);
     }
 }

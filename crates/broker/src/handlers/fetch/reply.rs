@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use milena_io::FileExt;
 use milena_log::{AbortedTxn, Slice};
-use milena_net::{FileRange, Outgoing};
+use milena_net::{FileOwner, FileRange, Outgoing};
 use milena_protocol::messages::fetch_response::{
     AbortedTransaction, EpochEndOffset, FetchResponse, FetchableTopicResponse, PartitionData,
 };
@@ -16,6 +16,7 @@ use milena_protocol::{ApiKey, ErrorCode, Records};
 use super::context::{FIRST_TOPIC_ID_VERSION, Fetch, SessionUse};
 use super::read::{PartitionRead, Read};
 use crate::fetch_sessions::{FetchSessions, Slot};
+use crate::partition::Partition;
 use crate::request::{Header, Refusal, answer as put_answer};
 
 /// Records up to this many bytes are copied: a file range of its own costs a system call.
@@ -47,14 +48,15 @@ pub(super) fn answer(
         _ => false,
     };
     let told = tell(partitions.slots(), &read.partitions, incremental);
+    let slots: &[Slot] = partitions.slots();
     let response = FetchResponse {
         error_code: if fetch.isolation_is_known() { 0 } else { ErrorCode::UNKNOWN_SERVER_ERROR.0 },
         session_id,
-        responses: topics(fetch, partitions.slots(), &told, &read.partitions, &copied),
+        responses: topics(fetch, slots, &told, &read.partitions, &copied),
         ..Default::default()
     };
-    let large =
-        told.iter().filter(|&&at| copied.ranges[at].is_none()).filter_map(|&at| read.partitions[at].slice.as_ref());
+    let large = told.iter().filter(|&&at| copied.ranges[at].is_none());
+    let large = large.filter_map(|&at| read.partitions[at].slice.as_ref().zip(slots[at].place.as_ref().ok()));
     put(fetch, out, &response, large.collect())?;
     drop(response);
     if incremental && read.has_records() {
@@ -184,13 +186,19 @@ fn aborted(found: &AbortedTxn) -> AbortedTransaction {
 }
 
 /// Writes the answer, with file ranges in the gaps that the response leaves.
-fn put(fetch: &Fetch, out: &mut Outgoing, response: &FetchResponse<'_>, large: Vec<&Slice>) -> Result<(), Refusal> {
+fn put(
+    fetch: &Fetch,
+    out: &mut Outgoing,
+    response: &FetchResponse<'_>,
+    large: Vec<(&Slice, &Arc<Partition>)>,
+) -> Result<(), Refusal> {
     let header = Header::new(ApiKey::FETCH, fetch.version, fetch.correlation_id, None);
     let gaps = put_answer(&header, out, response)?;
-    for (gap, slice) in gaps.iter().zip(large) {
-        let file = slice.file.os_file().expect("a broker's log is in files");
-        let (file, position, cold) = (Arc::clone(file), slice.position, slice.cold);
-        out.file_at(gap.at, FileRange { file, position, len: gap.len as u64, cold });
+    for (gap, (slice, partition)) in gaps.iter().zip(large) {
+        let file = Arc::clone(slice.file.os_file().expect("a broker's log is in files"));
+        let owner: Arc<dyn FileOwner> = Arc::<Partition>::clone(partition);
+        let (position, cold, owner) = (slice.position, slice.cold, Some(owner));
+        out.file_at(gap.at, FileRange { file, position, len: gap.len as u64, cold, owner });
     }
     Ok(())
 }

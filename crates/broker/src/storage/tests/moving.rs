@@ -240,7 +240,7 @@ fn script(node: &Node, known: &mut Known) -> Result<(), LogError> {
     known.directory = id(103);
     node.finish();
     append(known)?;
-    node.partition(0).flush()?;
+    node.partition(0).flush(true)?;
     known.durable = known.acknowledged;
     node.storage.checkpoint(&node.replicas, Checkpoint::RecoveryPoint)?;
     append(known)?;
@@ -255,7 +255,7 @@ fn crash(at: Option<u64>, power_loss: bool) -> u64 {
     node.append_offsets(3);
     node.storage.sync_created();
     node.disk.sync_dir(Path::new("/")).unwrap();
-    node.partition(0).flush().unwrap();
+    node.partition(0).flush(true).unwrap();
     node.storage.checkpoint(&node.replicas, Checkpoint::RecoveryPoint).unwrap();
     let mut known = Known { acknowledged: 4, durable: 4, log_start: 0, directory: id(101) };
     let first = node.disk.steps();
