@@ -31,6 +31,7 @@ pub(super) fn run() {
     write("json.rs", messages.iter().map(json::message).collect());
     write("api.rs", tables::apis(&messages, &read(&root.join("data/apis.tsv"))));
     write("error_code.rs", tables::error_codes(&read(&root.join("data/errors.tsv"))));
+    write("request.rs", tables::requests(&messages));
     write("metadata_record.rs", tables::metadata_records(&messages));
     write("catalog.rs", tables::catalog(&messages));
     write("coordinator_record.rs", tables::coordinator_records(&messages));

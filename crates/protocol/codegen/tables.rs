@@ -56,6 +56,18 @@ fn api_info(request: &Message, name: &str, flags: Option<&Vec<&str>>) -> String 
     )
 }
 
+/// `requests! { … }`: every request and its response, with the lifetimes that they have.
+pub(super) fn requests(messages: &[Message]) -> String {
+    let response = |request: &Message| {
+        let found = messages.iter().find(|m| m.kind == "response" && m.api_key == request.api_key);
+        found.unwrap_or_else(|| panic!("{} has no response", request.name))
+    };
+    let name = |m: &Message, lifetime: &str| format!("{}{}", m.name, if m.root().borrows { lifetime } else { "" });
+    let requests = messages.iter().filter(|m| m.kind == "request");
+    let lines: String = requests.map(|m| format!("{} {};\n", name(m, " '_"), name(response(m), " 'r"))).collect();
+    format!("requests! {{\n{lines}}}\n")
+}
+
 /// `error_codes! { … }`: one line a code.
 pub(super) fn error_codes(tsv: &str) -> String {
     let lines: String = rows(tsv).map(|row| format!("{} {} {};\n", row[1], row[0], row[2])).collect();
