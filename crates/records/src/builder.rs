@@ -43,7 +43,8 @@ pub struct BatchBuilder {
     max_timestamp: i64,
     last_offset_delta: i32,
     count: i32,
-    records: Vec<u8>,
+    /// Room for the header, then the records; empty without records.
+    batch: Vec<u8>,
 }
 
 impl Default for BatchBuilder {
@@ -62,7 +63,7 @@ impl Default for BatchBuilder {
             max_timestamp: -1,
             last_offset_delta: -1,
             count: 0,
-            records: Vec::new(),
+            batch: Vec::new(),
         }
     }
 }
@@ -160,6 +161,16 @@ impl BatchBuilder {
         self.base_sequence = sequence;
     }
 
+    /// Sets id, epoch and sequence of the first record of the next batch of a builder that is in use.
+    pub fn set_producer(&mut self, id: i64, epoch: i16, base_sequence: i32) {
+        (self.producer_id, self.producer_epoch, self.base_sequence) = (id, epoch, base_sequence);
+    }
+
+    /// Takes memory for so many bytes of a batch at once.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.batch.reserve(bytes);
+    }
+
     /// Sets the offset delta of the batch's end, when records that followed are gone; before [`finish`](Self::finish).
     pub fn set_last_offset_delta(&mut self, delta: i32) {
         self.last_offset_delta = delta;
@@ -177,7 +188,7 @@ impl BatchBuilder {
 
     /// Size of the batch so far without compression, bytes.
     pub fn uncompressed_size(&self) -> usize {
-        BATCH_OVERHEAD + self.records.len()
+        self.batch.len().max(BATCH_OVERHEAD)
     }
 
     /// Appends a record behind the last one; its stamp in ms since 1970.
@@ -205,12 +216,34 @@ impl BatchBuilder {
         value: Option<&[u8]>,
         headers: &[HeaderSource<'_>],
     ) -> &mut BatchBuilder {
+        self.push_any(offset_delta, timestamp, key, value, headers)
+    }
+
+    /// Appends a record behind the last one, with headers whose keys are text.
+    pub fn push_named(
+        &mut self,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&str, Option<&[u8]>)],
+    ) -> &mut BatchBuilder {
+        self.push_any(self.last_offset_delta + 1, timestamp, key, value, headers)
+    }
+
+    fn push_any<K: AsRef<[u8]>>(
+        &mut self,
+        offset_delta: i32,
+        timestamp: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(K, Option<&[u8]>)],
+    ) -> &mut BatchBuilder {
         let headers_size: usize =
-            headers.iter().map(|(key, value)| size_of_field(Some(key)) + size_of_field(*value)).sum();
+            headers.iter().map(|(key, value)| size_of_field(Some(key.as_ref())) + size_of_field(*value)).sum();
         self.begin_record(offset_delta, timestamp, key, value, headers.len(), headers_size);
         for (key, value) in headers {
-            write_field(&mut self.records, Some(key));
-            write_field(&mut self.records, *value);
+            write_field(&mut self.batch, Some(key.as_ref()));
+            write_field(&mut self.batch, *value);
         }
         self
     }
@@ -219,7 +252,7 @@ impl BatchBuilder {
     pub fn push_record(&mut self, offset_delta: i32, timestamp: i64, record: &Record<'_>) -> &mut BatchBuilder {
         let encoded = record.headers.encoded();
         self.begin_record(offset_delta, timestamp, record.key, record.value, record.headers.len(), encoded.len());
-        self.records.extend_from_slice(encoded);
+        self.batch.extend_from_slice(encoded);
         self
     }
 
@@ -240,7 +273,10 @@ impl BatchBuilder {
             + size_of_field(value)
             + size_of_varlong(headers as i64)
             + headers_size;
-        let out = &mut self.records;
+        let out = &mut self.batch;
+        if out.is_empty() {
+            out.resize(BATCH_OVERHEAD, 0);
+        }
         write_varlong(out, size as i64);
         out.push(0);
         write_varlong(out, delta);
@@ -262,7 +298,8 @@ impl BatchBuilder {
     pub fn finish(&mut self, compressor: &mut Compressor, out: &mut Vec<u8>) -> Result<usize, BuildError> {
         let start = out.len();
         out.resize(start + BATCH_OVERHEAD, 0);
-        let body = compressor.compress(self.compression, self.level, &self.records, out).map_err(BuildError::from);
+        let records = self.batch.get(BATCH_OVERHEAD..).unwrap_or_default();
+        let body = compressor.compress(self.compression, self.level, records, out).map_err(BuildError::from);
         let length = body.and_then(|()| {
             let length = out.len() - start - LOG_OVERHEAD;
             i32::try_from(length).map_err(|_| BuildError::TooLong)
@@ -274,10 +311,32 @@ impl BatchBuilder {
                 return Err(error);
             }
         }
-        self.records.clear();
+        self.batch.clear();
+        self.forget_records();
+        Ok(out.len() - start)
+    }
+
+    /// The batch as bytes of its own, and the records forgotten. Without compression, it is the memory that the records were
+    /// appended to, and nothing is copied.
+    ///
+    /// # Errors
+    /// [`BuildError`]; the records are then still there.
+    pub fn take(&mut self, compressor: &mut Compressor) -> Result<Vec<u8>, BuildError> {
+        if self.compression != Compression::None || self.batch.is_empty() {
+            let mut out = Vec::new();
+            self.finish(compressor, &mut out)?;
+            return Ok(out);
+        }
+        let length = i32::try_from(self.batch.len() - LOG_OVERHEAD).map_err(|_| BuildError::TooLong)?;
+        let mut batch = std::mem::take(&mut self.batch);
+        self.write_header(length, &mut batch);
+        self.forget_records();
+        Ok(batch)
+    }
+
+    fn forget_records(&mut self) {
         (self.base_timestamp, self.max_timestamp, self.last_offset_delta, self.count) = (None, -1, -1, 0);
         self.flags &= !DELETE_HORIZON_BIT;
-        Ok(out.len() - start)
     }
 
     /// The batch alone, built with a compressor of its own; for places that build few.

@@ -103,3 +103,26 @@ fn a_batch_without_records_is_a_header() {
     assert_eq!(batch.delete_horizon(), Some(T0));
     assert_eq!(batch.records(&mut Decompressor::new(0)).unwrap().count(), 0);
 }
+
+#[test]
+fn a_batch_is_taken_with_the_bytes_that_it_is_finished_with() {
+    for codec in Compression::ALL {
+        let builder = || three_records(1).compression(codec, codec.default_level()).producer(9, 2, 5);
+        let mut taken = builder();
+        let bytes = taken.take(&mut Compressor::new()).unwrap();
+        assert_eq!(bytes, builder().build().unwrap(), "{}", codec.name());
+        assert!(taken.is_empty());
+        taken.set_producer(9, 2, 8);
+        taken.push_named(T0, None, Some(b"v"), &[("trace", None)]);
+        let again = taken.take(&mut Compressor::new()).unwrap();
+        let mut same = BatchBuilder::new().compression(codec, codec.default_level()).producer(9, 2, 8);
+        same.push(T0, None, Some(b"v"), &[(b"trace", None)]);
+        assert_eq!(again, same.build().unwrap());
+    }
+}
+
+#[test]
+fn a_batch_without_records_is_taken_too() {
+    let bytes = BatchBuilder::new().take(&mut Compressor::new()).unwrap();
+    assert_eq!(bytes, BatchBuilder::new().build().unwrap());
+}
