@@ -51,6 +51,7 @@ const STEPS: &[Step] = &[
     Step { name: "requests", run: steps::requests },
     Step { name: "oracle", run: steps::oracle },
     Step { name: "answers", run: steps::answers },
+    Step { name: "client", run: steps::client },
     Step { name: "hostile", run: steps::hostile },
     Step { name: "compat", run: steps::compat },
     Step { name: "files", run: steps::files },

@@ -49,7 +49,12 @@ pub(super) fn build() -> Result<Outcome> {
 
 /// Unit and model tests, golden vectors and transcripts, bounded fuzzing, the tidy test: all that needs nothing but Rust.
 pub(super) fn tests() -> Result<Outcome> {
-    let output = cargo(&["test", "--workspace", "--no-fail-fast"]).env("RUST_BACKTRACE", "0").output()?;
+    counted(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))
+}
+
+/// A run of tests, each of which passes or fails.
+fn counted(command: &mut Command) -> Result<Outcome> {
+    let output = command.env("RUST_BACKTRACE", "0").output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut outcome = Outcome::default();
     for line in text.lines() {
@@ -152,6 +157,17 @@ pub(super) fn answers() -> Result<Outcome> {
     }
     let test = "transcripts::apache_kafka_has_the_same_transcripts";
     whole(&["test", "--quiet", "--package", "milena-broker", "--test", "suite", "--", "--exact", test, "--ignored"])
+}
+
+/// The client's tests, which `tests` has run against Milena, against Apache Kafka.
+pub(super) fn client() -> Result<Outcome> {
+    let libs = match apache_kafka() {
+        Ok(libs) => libs,
+        Err(why) => return Ok(skipped(why)),
+    };
+    let server = Options::new(Kind::Kafka(libs)).start()?;
+    let mut command = cargo(&["test", "--package", "milena", "--test", "client", "--no-fail-fast"]);
+    counted(command.env("MILENA_TEST_BOOTSTRAP", server.addr().to_string()))
 }
 
 /// Clients that mean harm.

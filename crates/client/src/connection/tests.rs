@@ -1,0 +1,210 @@
+//! Connections over a pipe inside the process; the other end is the test.
+
+use std::time::Duration;
+
+use milena_protocol::messages::api_versions_response::ApiVersion;
+use milena_protocol::messages::{ApiVersionsResponse, ListGroupsRequest, ListGroupsResponse};
+use milena_protocol::{ApiKey, ErrorCode};
+use tokio::io::AsyncWriteExt;
+
+use crate::test_peer::{Came, Peer, client};
+use crate::{Client, Error, Target};
+
+const VERSION: i16 = 4;
+
+impl Peer {
+    async fn versions(&mut self, came: &Came, version: i16, error_code: i16) {
+        let api = |key: ApiKey, max_version| ApiVersion { api_key: key.0, max_version, ..Default::default() };
+        let api_keys = vec![api(ApiKey::API_VERSIONS, 2), api(ApiKey::LIST_GROUPS, VERSION)];
+        self.answer(came.id, version, &ApiVersionsResponse { api_keys, error_code, ..Default::default() }).await;
+    }
+
+    /// Answers the first exchange.
+    async fn greet(&mut self) {
+        let came = self.next().await;
+        assert_eq!(came.api, ApiKey::API_VERSIONS);
+        self.versions(&came, came.version, 0).await;
+    }
+
+    async fn groups(&mut self, came: &Came, throttle_time_ms: i32) {
+        assert_eq!(came.api, ApiKey::LIST_GROUPS);
+        self.answer(came.id, VERSION, &ListGroupsResponse { throttle_time_ms, ..Default::default() }).await;
+    }
+}
+
+async fn ask(client: &Client) -> Result<i32, Error> {
+    let request = ListGroupsRequest::default();
+    client.call(Target::Any, &request).once().read(|response| Ok(response.throttle_time_ms)).await
+}
+
+#[tokio::test]
+async fn requests_do_not_wait_for_one_another_and_answers_find_who_asked() {
+    let (client, [mut peer]) = client(|builder| builder);
+    let serve = async {
+        peer.greet().await;
+        let (first, second) = (peer.next().await, peer.next().await);
+        peer.groups(&first, 1).await;
+        peer.groups(&second, 2).await;
+    };
+    let (first, second, ()) = tokio::join!(ask(&client), ask(&client), serve);
+    assert_eq!((first.unwrap(), second.unwrap()), (1, 2));
+}
+
+#[tokio::test]
+async fn an_old_broker_is_asked_again_in_the_version_that_it_has() {
+    let (client, [mut peer]) = client(|builder| builder);
+    let serve = async {
+        let came = peer.next().await;
+        peer.versions(&came, 0, ErrorCode::UNSUPPORTED_VERSION.0).await;
+        let again = peer.next().await;
+        assert_eq!((again.api, again.version), (ApiKey::API_VERSIONS, 2));
+        peer.versions(&again, 2, 0).await;
+        let came = peer.next().await;
+        peer.groups(&came, 3).await;
+    };
+    let (answer, ()) = tokio::join!(ask(&client), serve);
+    assert_eq!(answer.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_leaves_the_connection_in_use() {
+    let (client, [mut peer]) = client(|builder| builder);
+    let given_up = tokio::spawn({
+        let client = client.clone();
+        async move { ask(&client).await }
+    });
+    peer.greet().await;
+    let first = peer.next().await;
+    given_up.abort();
+    assert!(given_up.await.unwrap_err().is_cancelled());
+    let serve = async {
+        let second = peer.next().await;
+        peer.groups(&first, 1).await;
+        peer.groups(&second, 2).await;
+    };
+    let (answer, ()) = tokio::join!(ask(&client), serve);
+    assert_eq!(answer.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_wrong_answer_ends_the_connection_and_the_call_goes_to_the_next() {
+    let (client, [mut bad, mut good]) = client(|builder| builder);
+    let request = ListGroupsRequest::default();
+    let call = client.call(Target::Any, &request).read(|response| Ok(response.throttle_time_ms));
+    let serve = async {
+        bad.greet().await;
+        let mut came = bad.next().await;
+        came.id += 1;
+        bad.groups(&came, 1).await;
+        assert!(bad.is_closed().await);
+        good.greet().await;
+        let came = good.next().await;
+        good.groups(&came, 2).await;
+    };
+    let (answer, ()) = tokio::join!(call, serve);
+    assert_eq!(answer.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_retriable_refusal_is_asked_again_and_another_is_not() {
+    let (client, [mut peer]) = client(|builder| builder);
+    let request = ListGroupsRequest::default();
+    let refuse = |code| move |_: ListGroupsResponse<'_>| -> Result<(), Error> { Err(Error::from(code)) };
+    let serve = async {
+        peer.greet().await;
+        for _ in 0..3 {
+            let came = peer.next().await;
+            peer.groups(&came, 0).await;
+        }
+    };
+    let calls = async {
+        let mut tries = 0;
+        let patient = client.call(Target::Any, &request).read(|_| {
+            tries += 1;
+            if tries < 2 { Err(Error::from(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS)) } else { Ok(()) }
+        });
+        patient.await.unwrap();
+        client.call(Target::Any, &request).read(refuse(ErrorCode::GROUP_AUTHORIZATION_FAILED)).await
+    };
+    let (refused, ()) = tokio::join!(calls, serve);
+    assert_eq!(refused.unwrap_err().code(), Some(ErrorCode::GROUP_AUTHORIZATION_FAILED));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_ends_the_connection() {
+    let (client, [mut peer]) = client(|builder| builder.request_timeout(Duration::from_secs(3)));
+    let serve = async {
+        peer.greet().await;
+        peer.next().await;
+        assert!(peer.is_closed().await);
+    };
+    let (answer, ()) = tokio::join!(ask(&client), serve);
+    let error = answer.unwrap_err();
+    assert!(matches!(&error, Error::Timeout { after, .. } if *after == Duration::from_secs(3)), "{error}");
+    assert!(error.is_retriable());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unused_connection_is_closed() {
+    let (client, [mut peer]) = client(|builder| builder.connections_max_idle(Duration::from_secs(10)));
+    let serve = async {
+        peer.greet().await;
+        let came = peer.next().await;
+        peer.groups(&came, 1).await;
+    };
+    let (answer, ()) = tokio::join!(ask(&client), serve);
+    answer.unwrap();
+    assert!(peer.is_closed().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_broker_ends_when_its_time_is_up_and_says_why() {
+    let (client, []) = client(|builder| builder.default_api_timeout(Duration::from_secs(2)));
+    let request = ListGroupsRequest::default();
+    let error = client.call(Target::Any, &request).reply().await.unwrap_err();
+    assert!(matches!(&error, Error::Timeout { last: Some(last), .. } if matches!(**last, Error::Connect { .. })));
+}
+
+#[tokio::test]
+async fn an_oversized_response_is_refused() {
+    let (client, [mut peer]) = client(|builder| builder.max_response(200));
+    let serve = async {
+        peer.greet().await;
+        peer.next().await;
+        peer.0.write_all(&201i32.to_be_bytes()).await.unwrap();
+        assert!(peer.is_closed().await);
+    };
+    let (answer, ()) = tokio::join!(ask(&client), serve);
+    assert!(answer.unwrap_err().to_string().contains("receive.message.max.bytes"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_ends_every_task_at_the_latest_when_its_patience_is_over() {
+    let (client, [mut peer]) = client(|builder| builder);
+    let asking = tokio::spawn({
+        let client = client.clone();
+        async move { ask(&client).await }
+    });
+    peer.greet().await;
+    peer.next().await;
+    client.close(Duration::from_secs(1)).await;
+    assert!(peer.is_closed().await);
+    assert!(asking.await.unwrap().is_err());
+    assert!(matches!(ask(&client).await, Err(Error::Closed)));
+    let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(alive, 0);
+}
+
+#[tokio::test]
+async fn the_connection_ends_with_the_last_handle() {
+    let (client, [mut peer]) = client(|builder| builder);
+    let serve = async {
+        peer.greet().await;
+        let came = peer.next().await;
+        peer.groups(&came, 1).await;
+    };
+    let (answer, ()) = tokio::join!(ask(&client), serve);
+    answer.unwrap();
+    drop(client);
+    assert!(peer.is_closed().await);
+}

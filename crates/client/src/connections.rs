@@ -1,0 +1,133 @@
+//! The connections of a client: at most one to each broker, made when it is needed, and not again at once where it failed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::config::ClientConfig;
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::transport::Transports;
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Node {
+    /// The address with this place in `bootstrap.servers`.
+    Bootstrap(usize),
+    /// The broker with this id.
+    Broker(i32),
+}
+
+#[derive(Debug)]
+pub(crate) struct Connections {
+    config: Arc<ClientConfig>,
+    transports: Arc<dyn Transports>,
+    slots: Mutex<HashMap<Node, Arc<Slot>>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    closed: AtomicBool,
+}
+
+/// A node's connection. Who makes one holds the lock, so that others wait for it instead of making more.
+#[derive(Debug, Default)]
+struct Slot {
+    open: Mutex<Option<Connection>>,
+    attempts: tokio::sync::Mutex<Attempts>,
+}
+
+#[derive(Debug, Default)]
+struct Attempts {
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+impl Connections {
+    pub(crate) fn new(config: Arc<ClientConfig>, transports: Arc<dyn Transports>) -> Self {
+        Self { config, transports, slots: Mutex::default(), tasks: Mutex::default(), closed: AtomicBool::new(false) }
+    }
+
+    /// The node's connection if it is open, and is to this address.
+    pub(crate) fn opened(&self, node: Node, host: &str, port: u16) -> Option<Connection> {
+        let slot = Arc::clone(self.slots.lock().get(&node)?);
+        slot.get(host, port)
+    }
+
+    /// The node's connection, made if it is not there.
+    pub(crate) async fn get(&self, node: Node, host: &str, port: u16) -> Result<Connection, Error> {
+        let slot = Arc::clone(self.slots.lock().entry(node).or_default());
+        if let Some(connection) = slot.get(host, port) {
+            return Ok(connection);
+        }
+        let mut attempts = slot.attempts.lock().await;
+        if let Some(connection) = slot.get(host, port) {
+            return Ok(connection);
+        }
+        if let Some(not_before) = attempts.not_before {
+            sleep_until(not_before).await;
+        }
+        self.check_open()?;
+        match Connection::open(&*self.transports, host, port, &self.config).await {
+            Ok((connection, task)) => {
+                *attempts = Attempts::default();
+                self.keep(task)?;
+                *slot.open.lock() = Some(connection.clone());
+                Ok(connection)
+            }
+            Err(error) => {
+                attempts.failures += 1;
+                let wait = self.config.reconnect_backoff.after(attempts.failures);
+                attempts.not_before = Some(Instant::now() + wait);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a try to connect would have to wait, because one is under way or has failed a moment ago.
+    pub(crate) fn is_backing_off(&self, node: Node) -> bool {
+        let Some(slot) = self.slots.lock().get(&node).cloned() else { return false };
+        let attempts = slot.attempts.try_lock();
+        attempts.is_ok_and(|attempts| attempts.not_before.is_some_and(|not_before| not_before > Instant::now()))
+    }
+
+    fn keep(&self, task: JoinHandle<()>) -> Result<(), Error> {
+        let mut tasks = self.tasks.lock();
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task);
+        self.check_open()
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Lets go of all connections and waits until their tasks have ended; those that go on after `patience` are ended.
+    pub(crate) async fn close(&self, patience: Duration) {
+        self.closed.store(true, Ordering::Release);
+        let until = Instant::now() + patience;
+        self.slots.lock().clear();
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for mut task in tasks {
+            if timeout_at(until, &mut task).await.is_err() {
+                task.abort();
+                // Ended, or was aborted; either way it is gone.
+                let _ = task.await;
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn get(&self, host: &str, port: u16) -> Option<Connection> {
+        let mut open = self.open.lock();
+        let good = |connection: &&mut Connection| !connection.is_closed() && connection.is_to(host, port);
+        if let Some(connection) = open.as_mut().filter(good) {
+            return Some(connection.clone());
+        }
+        *open = None;
+        None
+    }
+}

@@ -1,0 +1,55 @@
+//! A client of Apache Kafka and of Milena, in Rust alone.
+//!
+//! [`Client`] is a cheap handle on the connections to a cluster and on what is known of it; everything else is built on
+//! it. It needs a tokio runtime with I/O and time, and keeps one task for each open connection, no other.
+//!
+//! ```no_run
+//! use milena_client::{Client, Target};
+//! use milena_client::protocol::messages::ListGroupsRequest;
+//!
+//! # async fn example() -> Result<(), milena_client::Error> {
+//! let client = Client::builder().bootstrap_servers("localhost:9092").client_id("example").build()?;
+//! let groups = client
+//!     .call(Target::Any, &ListGroupsRequest::default())
+//!     .read(|response| {
+//!         milena_client::check(response.error_code, None)?;
+//!         Ok(response.groups.iter().map(|group| group.group_id.to_string()).collect::<Vec<_>>())
+//!     })
+//!     .await?;
+//! println!("{groups:?}");
+//! client.close(std::time::Duration::from_secs(5)).await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Settings have Kafka's names and defaults; see [`ClientBuilder`]. Errors are one type, [`Error`], which knows whether
+//! trying again can help. Every future may be dropped at any time: what was not sent by then is not sent.
+
+mod backoff;
+mod call;
+mod client;
+mod config;
+mod connection;
+mod connections;
+mod coordinators;
+mod error;
+mod metadata;
+mod producer;
+mod settings;
+#[cfg(test)]
+mod test_peer;
+mod transport;
+
+pub use call::{Call, Target};
+pub use client::Client;
+pub use config::ClientBuilder;
+pub use connection::{ApiVersions, Connection, Pending, Reply};
+pub use coordinators::CoordinatorKind;
+pub use error::{Error, check};
+pub use metadata::{Broker, Metadata, Partition, Topic};
+pub use milena_protocol as protocol;
+pub use milena_records::Compression;
+pub use producer::{
+    Acks, CommittedOffset, Delivery, GroupMetadata, Header, Producer, ProducerBuilder, Record, RecordMetadata,
+    Transaction,
+};

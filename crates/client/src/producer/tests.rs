@@ -1,0 +1,286 @@
+//! The producer against a broker that loses connections and refuses requests by a seed, and that checks sequences as Apache
+//! Kafka does: whatever goes wrong, its log has each record once and in order.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use milena_protocol::messages::api_versions_response::ApiVersion;
+use milena_protocol::messages::metadata_response::{
+    MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+};
+use milena_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
+use milena_protocol::messages::{
+    ApiVersionsResponse, InitProducerIdResponse, MetadataResponse, ProduceRequest, ProduceResponse,
+};
+use milena_protocol::{ApiKey, ErrorCode, Structs, Uuid, apis};
+use milena_records::{Batch, Decompressor};
+use parking_lot::Mutex;
+use tokio::io::duplex;
+
+use crate::config::ClientConfig;
+use crate::test_peer::{Came, Peer, quick};
+use crate::transport::{Opening, Transport, Transports};
+use crate::{Client, Compression, Record};
+
+const PARTITIONS: i32 = 3;
+const TOPIC: &str = "t";
+/// Batches of a producer that a broker remembers.
+const REMEMBERED: usize = 5;
+
+/// A partition of the broker.
+#[derive(Debug, Default)]
+struct Log {
+    values: Vec<u32>,
+    epoch: i16,
+    /// First sequence, next sequence and offset of the last batches.
+    batches: VecDeque<(i32, i32, i64)>,
+}
+
+impl Log {
+    /// As a leader does it: duplicates are told from gaps.
+    fn append(&mut self, batch: &Batch<'_>, limit: usize) -> Result<i64, ErrorCode> {
+        if batch.size() > limit {
+            return Err(ErrorCode::MESSAGE_TOO_LARGE);
+        }
+        if batch.producer_epoch() < self.epoch {
+            return Err(ErrorCode::INVALID_PRODUCER_EPOCH);
+        }
+        let (first, next) = (batch.base_sequence(), batch.last_sequence() + 1);
+        if batch.producer_epoch() > self.epoch {
+            self.batches.clear();
+        }
+        if let Some(known) = self.batches.iter().find(|known| (known.0, known.1) == (first, next)) {
+            return Ok(known.2);
+        }
+        if first != self.batches.back().map_or(0, |last| last.1) {
+            return Err(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
+        }
+        self.epoch = batch.producer_epoch();
+        let offset = self.values.len() as i64;
+        let mut decompressor = Decompressor::new(1 << 20);
+        for record in batch.records(&mut decompressor).unwrap().map(Result::unwrap) {
+            self.values.push(std::str::from_utf8(record.value.unwrap()).unwrap().parse().unwrap());
+        }
+        self.batches.push_back((first, next, offset));
+        if self.batches.len() > REMEMBERED {
+            self.batches.pop_front();
+        }
+        Ok(offset)
+    }
+}
+
+/// What the broker does to a request.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fate {
+    /// Nothing unusual.
+    Sound,
+    /// The connection ends before the request is looked at.
+    LostBefore,
+    /// The request is carried out, and the connection ends instead of an answer.
+    LostAfter,
+    /// Each of its partitions is refused with this code.
+    Refused(ErrorCode),
+}
+
+#[derive(Debug)]
+struct State {
+    logs: HashMap<i32, Log>,
+    random: Rng,
+    /// Requests in a hundred that go wrong.
+    trouble: u32,
+    limit: usize,
+}
+
+/// A broker; each connection is served by a task of its own.
+#[derive(Debug, Clone)]
+struct FakeBroker(Arc<Mutex<State>>);
+
+impl Transports for FakeBroker {
+    fn open<'a>(&'a self, _: &'a str, _: u16, _: &'a ClientConfig) -> Opening<'a> {
+        let (ours, theirs) = duplex(1 << 16);
+        tokio::spawn(self.clone().serve(Peer(theirs)));
+        Box::pin(async move { io::Result::Ok(Box::new(ours) as Box<dyn Transport>) })
+    }
+}
+
+impl FakeBroker {
+    fn new(seed: u64, trouble: u32, limit: usize) -> Self {
+        let state = State { logs: HashMap::new(), random: Rng::with_seed(seed), trouble, limit };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    fn values(&self, partition: i32) -> Vec<u32> {
+        self.0.lock().logs.get(&partition).map(|log| log.values.clone()).unwrap_or_default()
+    }
+
+    async fn serve(self, mut peer: Peer) {
+        while let Some(came) = peer.try_next().await {
+            match came.api {
+                ApiKey::API_VERSIONS => peer.answer(came.id, came.version, &versions()).await,
+                ApiKey::METADATA => peer.answer(came.id, came.version, &metadata()).await,
+                ApiKey::INIT_PRODUCER_ID => {
+                    let response = InitProducerIdResponse { producer_id: 7, ..Default::default() };
+                    peer.answer(came.id, came.version, &response).await;
+                }
+                ApiKey::PRODUCE => {
+                    let fate = self.fate();
+                    if fate == Fate::LostBefore {
+                        return;
+                    }
+                    let response = self.produce(&came, fate);
+                    if fate == Fate::LostAfter {
+                        return;
+                    }
+                    peer.answer(came.id, came.version, &response).await;
+                }
+                other => panic!("{other} is not served"),
+            }
+        }
+    }
+
+    fn fate(&self) -> Fate {
+        let mut state = self.0.lock();
+        let trouble = state.trouble;
+        if state.random.u32(..100) >= trouble {
+            return Fate::Sound;
+        }
+        match state.random.u32(..4) {
+            0 => Fate::LostBefore,
+            1 => Fate::LostAfter,
+            2 => Fate::Refused(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            _ => Fate::Refused(ErrorCode::NOT_ENOUGH_REPLICAS),
+        }
+    }
+
+    fn produce(&self, came: &Came, fate: Fate) -> ProduceResponse<'static> {
+        let request: ProduceRequest<'_> = came.body();
+        let mut state = self.0.lock();
+        let limit = state.limit;
+        let topic = &request.topic_data[0];
+        let partition_responses = topic.partition_data.iter().map(|partition| {
+            let batch = Batch::parse(partition.records.as_ref().unwrap().bytes()).unwrap();
+            batch.verify_crc().unwrap();
+            let appended = match fate {
+                Fate::Refused(code) => Err(code),
+                _ => state.logs.entry(partition.index).or_default().append(&batch, limit),
+            };
+            let error_code = appended.err().map_or(0, |code| code.0);
+            PartitionProduceResponse {
+                index: partition.index,
+                error_code,
+                base_offset: appended.unwrap_or(-1),
+                ..Default::default()
+            }
+        });
+        let partition_responses = partition_responses.collect();
+        let answer = TopicProduceResponse { topic_id: topic.topic_id, partition_responses, ..Default::default() };
+        ProduceResponse { responses: vec![answer], ..Default::default() }
+    }
+}
+
+fn versions() -> ApiVersionsResponse<'static> {
+    let api_keys =
+        apis().map(|info| ApiVersion { api_key: info.key.0, min_version: info.min, max_version: info.stable_max() });
+    ApiVersionsResponse { api_keys: api_keys.collect(), ..Default::default() }
+}
+
+fn metadata() -> MetadataResponse<'static> {
+    let partition = |partition_index| MetadataResponsePartition { partition_index, leader_id: 1, ..Default::default() };
+    let topic = MetadataResponseTopic {
+        name: Some(TOPIC.into()),
+        topic_id: Uuid::from_bytes([1; 16]),
+        partitions: Structs::Items((0..PARTITIONS).map(partition).collect()),
+        ..Default::default()
+    };
+    let broker = MetadataResponseBroker { node_id: 1, host: "pipe".into(), port: 1, ..Default::default() };
+    MetadataResponse { brokers: vec![broker], topics: vec![topic], controller_id: 1, ..Default::default() }
+}
+
+fn client(broker: &FakeBroker) -> Client {
+    quick().build_over(Arc::new(broker.clone())).unwrap()
+}
+
+/// Sends numbers to the partitions in turn, with pauses by the seed; the offsets that were told.
+async fn send_numbers(broker: &FakeBroker, seed: u64, count: u32, codec: Compression) {
+    let mut random = Rng::with_seed(seed);
+    let producer = client(broker).producer().batch_size(200).compression(codec).build().unwrap();
+    let mut sent = Vec::new();
+    for number in 0..count {
+        let partition = random.i32(0..PARTITIONS);
+        let value = number.to_string();
+        let record = Record::to(TOPIC).partition(partition).value(&value);
+        sent.push((number, producer.send(&record).await.unwrap()));
+        if random.u32(..20) == 0 {
+            tokio::time::sleep(Duration::from_millis(random.u64(..10))).await;
+        }
+    }
+    producer.flush().await;
+    let mut told = 0;
+    for (number, delivery) in sent {
+        let written = delivery.await.unwrap();
+        let values = broker.values(written.partition);
+        if let Some(offset) = written.offset {
+            assert_eq!(values[offset as usize], number, "seed {seed}");
+            told += 1;
+        }
+    }
+    assert_eq!(told, count, "seed {seed}");
+    let mut all = Vec::new();
+    for partition in 0..PARTITIONS {
+        let values = broker.values(partition);
+        assert!(values.is_sorted(), "seed {seed}: partition {partition} is out of order: {values:?}");
+        all.extend(values);
+    }
+    all.sort_unstable();
+    assert_eq!(all, (0..count).collect::<Vec<_>>(), "seed {seed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_record_is_written_once_and_in_order_whatever_goes_wrong() {
+    for seed in 0..60 {
+        let broker = FakeBroker::new(seed, 20 + seed as u32 % 30, usize::MAX);
+        send_numbers(&broker, seed, 300, Compression::None).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_that_are_split_keep_their_order_whatever_goes_wrong() {
+    for seed in 0..60 {
+        // A third of a batch, and with one record it fits.
+        let broker = FakeBroker::new(seed, seed as u32 % 30, 90);
+        send_numbers(&broker, seed, 300, Compression::None).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_has_forgotten_the_producer_is_told_a_new_epoch() {
+    let broker = FakeBroker::new(1, 0, usize::MAX);
+    let producer = client(&broker).producer().build().unwrap();
+    let send = async |value: &str| {
+        let record = Record::to(TOPIC).partition(0).value(value);
+        producer.send(&record).await.unwrap().await.unwrap()
+    };
+    send("1").await;
+    broker.0.lock().logs.get_mut(&0).unwrap().batches.clear();
+    assert_eq!(send("2").await.offset, Some(1));
+    assert_eq!(broker.0.lock().logs[&0].epoch, 1);
+    send("3").await;
+    assert_eq!(broker.values(0), [1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_can_not_be_delivered_fails_in_time_and_others_go_on() {
+    let broker = FakeBroker::new(1, 100, usize::MAX);
+    let patient = client(&broker).producer().delivery_timeout(Duration::from_secs(40));
+    let producer = patient.build().unwrap();
+    let begun = tokio::time::Instant::now();
+    let lost = producer.send(&Record::to(TOPIC).partition(0).value("1")).await.unwrap();
+    assert!(matches!(lost.await, Err(crate::Error::Timeout { .. })));
+    assert!(begun.elapsed() < Duration::from_secs(41));
+    broker.0.lock().trouble = 0;
+    producer.send(&Record::to(TOPIC).partition(0).value("2")).await.unwrap().await.unwrap();
+    assert!(broker.values(0).ends_with(&[2]));
+}

@@ -1,0 +1,3 @@
+//! What programs use of Milena besides its command: [`testing`], a broker inside a test.
+
+pub mod testing;

@@ -1,0 +1,81 @@
+//! Connections, metadata and calls.
+
+use std::time::Duration;
+
+use milena::testing::Broker;
+use milena_client::protocol::ErrorCode;
+use milena_client::protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use milena_client::protocol::messages::{DescribeGroupsRequest, ListGroupsRequest, ListOffsetsRequest};
+use milena_client::{Client, CoordinatorKind, Error, Target, check};
+
+use crate::common::{Cluster, create_topic, unique};
+
+/// The log end offset of a partition that is empty.
+async fn ask_leader(client: &Client, topic: &str, partition: i32) -> Result<i64, Error> {
+    let partitions = vec![ListOffsetsPartition { partition_index: partition, timestamp: -1, ..Default::default() }];
+    let topics = vec![ListOffsetsTopic { name: topic.into(), partitions }];
+    let request = ListOffsetsRequest { replica_id: -1, topics, ..Default::default() };
+    let ask = client.call(Target::Leader(topic, partition), &request).versions(1..).read(|response| {
+        let partition = &response.topics[0].partitions[0];
+        check(partition.error_code, None)?;
+        Ok(partition.offset)
+    });
+    ask.await
+}
+
+#[tokio::test]
+async fn the_leader_of_each_partition_of_a_new_topic_answers() {
+    let cluster = Cluster::start();
+    let client = cluster.client();
+    let topic = create_topic(&client, 3, &[]).await;
+    for partition in 0..3 {
+        assert_eq!(ask_leader(&client, &topic, partition).await.unwrap(), 0);
+    }
+    let known = client.topic(&topic, false).await.unwrap();
+    assert_eq!((&*known.name, known.partitions.len()), (topic.as_str(), 3));
+    assert!(client.all_topics().await.unwrap().topic(&topic).is_some());
+    client.close(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_topic_that_does_not_exist_is_no_topic() {
+    let cluster = Cluster::start();
+    let error = cluster.client().topic(&unique("missing"), false).await.unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
+}
+
+#[tokio::test]
+async fn the_coordinator_of_a_group_answers_for_it() {
+    let cluster = Cluster::start();
+    let client = cluster.client();
+    let group = unique("group");
+    let request = DescribeGroupsRequest { groups: vec![group.as_str().into()], ..Default::default() };
+    let target = Target::Coordinator(CoordinatorKind::Group, &group);
+    let described = client.call(target, &request).versions(..=5).read(|response| {
+        let group = &response.groups[0];
+        check(group.error_code, None)?;
+        Ok(group.group_state.to_string())
+    });
+    assert_eq!(described.await.unwrap(), "Dead");
+}
+
+#[tokio::test]
+async fn a_version_that_nobody_has_is_an_error_that_names_both_sides() {
+    let cluster = Cluster::start();
+    let request = ListGroupsRequest::default();
+    let error = cluster.client().call(Target::Any, &request).versions(99..).reply().await.unwrap_err();
+    assert!(matches!(error, Error::UnsupportedVersion { served: Some(_), .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_goes_on_when_the_broker_comes_back() {
+    let mut broker = Broker::start();
+    let client = Client::builder().bootstrap_servers(&broker.bootstrap_servers()).build().unwrap();
+    let topic = create_topic(&client, 1, &[]).await;
+    assert_eq!(ask_leader(&client, &topic, 0).await.unwrap(), 0);
+    let before = broker.bootstrap_servers();
+    broker.stop();
+    broker.start_again();
+    assert_eq!(broker.bootstrap_servers(), before);
+    assert_eq!(ask_leader(&client, &topic, 0).await.unwrap(), 0);
+}
