@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -109,21 +109,39 @@ impl Disk for RealDisk {
         if !self.held.lock().insert(key.clone()) {
             return Ok(None);
         }
-        let taken =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).and_then(|file| {
-                match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-                    Ok(()) => Ok(Some(file)),
-                    Err(Errno::ACCESS | Errno::AGAIN) => Ok(None),
-                    Err(errno) => Err(errno.into()),
-                }
-            });
-        match taken {
+        match take(path) {
             Ok(Some(file)) => Ok(Some(Box::new(RealLock { file, path: key, held: Arc::clone(&self.held) }))),
             other => {
                 self.held.lock().remove(&key);
                 other.map(|_| None)
             }
         }
+    }
+}
+
+/// Locks a file, which is made if there is none; `None` when another process holds it.
+fn take(path: &Path) -> io::Result<Option<fs::File>> {
+    loop {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::ACCESS | Errno::AGAIN) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        }
+        // Who held it may have removed it meanwhile, and another one is there or will be.
+        if is_at(&file, path)? {
+            return Ok(Some(file));
+        }
+    }
+}
+
+/// Whether an open file is the one at a path.
+fn is_at(file: &fs::File, path: &Path) -> io::Result<bool> {
+    let own = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -141,11 +159,13 @@ impl DiskLock for RealLock {
     }
 
     fn release(self: Box<Self>) -> io::Result<()> {
-        rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingUnlock)?;
-        match fs::remove_file(&self.path) {
+        // While it is locked: after that, another process may hold a lock on this very file.
+        let removed = match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
-        }
+        };
+        rustix::fs::fcntl_lock(&self.file, FlockOperation::NonBlockingUnlock)?;
+        removed
     }
 }
 
@@ -232,5 +252,23 @@ impl File for RealFile {
 
     fn os_file(&self) -> Option<&Arc<fs::File>> {
         Some(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_removed_is_not_at_its_path_even_when_another_one_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".lock");
+        let file = take(&path).unwrap().unwrap();
+        assert!(is_at(&file, &path).unwrap());
+        fs::remove_file(&path).unwrap();
+        assert!(!is_at(&file, &path).unwrap());
+        fs::write(&path, []).unwrap();
+        assert!(!is_at(&file, &path).unwrap());
+        assert!(is_at(&take(&path).unwrap().unwrap(), &path).unwrap());
     }
 }
