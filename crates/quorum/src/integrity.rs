@@ -5,8 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use milena_io::{Disk, File, FileExt, OpenMode};
+use milena_raft::VoterSet;
 use milena_records::{BATCH_OVERHEAD, Batch, BatchError, MAGIC, batches};
 
+use crate::batches::{Contents, ControlRecord, decode};
 use crate::error::{IoContext, QuorumError};
 use crate::metadata_log::METADATA_DIR;
 use crate::snapshot::{self, SnapshotId};
@@ -24,11 +26,22 @@ struct Bad {
     reason: String,
 }
 
-/// Looks for a bad batch that has a whole one behind it.
+/// The voters that the log names last.
+pub(crate) struct LoggedVoters {
+    pub(crate) voters: VoterSet,
+    /// Offset of the batch they are in.
+    pub(crate) offset: i64,
+}
+
+/// Looks for a bad batch that has a whole one behind it, and for the voters on the way.
 ///
 /// # Errors
 /// [`QuorumError::Damaged`]; the files are as they were.
-pub(crate) fn check(disk: &dyn Disk, dir: &Path) -> Result<(), QuorumError> {
+pub(crate) fn check(disk: &dyn Disk, dir: &Path) -> Result<Option<LoggedVoters>, QuorumError> {
+    let mut voters = None;
+    if disk.metadata(dir).context("cannot look at", dir)?.is_none() {
+        return Ok(voters);
+    }
     let mut bad: Option<(PathBuf, Bad)> = None;
     for (base_offset, path) in segments(disk, dir)? {
         let file = disk.open(&path, OpenMode::Read).context("cannot open", &path)?;
@@ -37,16 +50,26 @@ pub(crate) fn check(disk: &dyn Disk, dir: &Path) -> Result<(), QuorumError> {
             if file.len().context("cannot read", &path)? > 0 {
                 return Err(damaged(path, bad));
             }
-            return Ok(());
+            return Ok(voters);
         }
-        if let Some(found) = first_bad(&*file, base_offset, &path)? {
+        if let Some(found) = first_bad(&*file, base_offset, &path, &mut voters)? {
             if whole_batch_behind(&*file, &found, &path)? {
                 return Err(damaged(path, found));
             }
             bad = Some((path, found));
         }
     }
-    Ok(())
+    Ok(voters)
+}
+
+/// The voters that a batch names.
+fn voters_in(batch: &Batch<'_>) -> Option<LoggedVoters> {
+    // What can't be read is told when the log is replayed.
+    let Ok(Contents::Control(records)) = decode(batch) else { return None };
+    records.into_iter().rev().find_map(|record| match record {
+        ControlRecord::Voters(voters) => Some(LoggedVoters { voters, offset: batch.base_offset() }),
+        _ => None,
+    })
 }
 
 /// Whether no record of a metadata log is left in a metadata directory: no snapshot but that of the formatting, and no
@@ -95,7 +118,12 @@ fn window(file: &dyn File, position: u64, path: &Path) -> Result<Vec<u8>, Quorum
 }
 
 /// The first batch of a segment that is not whole or does not follow the one before.
-fn first_bad(file: &dyn File, base_offset: i64, path: &Path) -> Result<Option<Bad>, QuorumError> {
+fn first_bad(
+    file: &dyn File,
+    base_offset: i64,
+    path: &Path,
+    voters: &mut Option<LoggedVoters>,
+) -> Result<Option<Bad>, QuorumError> {
     let (mut position, mut offset) = (0, base_offset);
     loop {
         let bytes = window(file, position, path)?;
@@ -109,6 +137,9 @@ fn first_bad(file: &dyn File, base_offset: i64, path: &Path) -> Result<Option<Ba
                 Ok(batch) if batch.base_offset() == offset => {
                     used += batch.size();
                     offset = batch.next_offset();
+                    if batch.is_control() {
+                        *voters = voters_in(&batch).or(voters.take());
+                    }
                     continue;
                 }
                 Ok(batch) => format!("its base offset is {}", batch.base_offset()),

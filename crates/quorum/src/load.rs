@@ -10,6 +10,7 @@ use milena_records::{Batch, batches};
 
 use crate::batches::{Contents, ControlRecord, decode, encode_value};
 use crate::error::{IoContext, QuorumError};
+use crate::integrity::LoggedVoters;
 use crate::snapshot::{self, SnapshotId, Unreadable};
 
 /// Name of the snapshot that older releases formatted every log directory with.
@@ -34,20 +35,43 @@ pub(crate) struct State {
     pub(crate) oldest_unsnapshotted: Option<i64>,
 }
 
+/// The voters that a metadata log names, of which the log itself, where it is whole, has named `logged` last; `None` when
+/// only the configuration names them. Changes nothing.
+pub(crate) fn voters(
+    disk: &dyn Disk,
+    metadata_dir: &Path,
+    dir: &Path,
+    logged: Option<LoggedVoters>,
+) -> Result<Option<VoterSet>, QuorumError> {
+    let ids = match disk.metadata(dir).context("cannot look at", dir)? {
+        Some(_) => snapshot::list(disk, dir)?,
+        None => Vec::new(),
+    };
+    // A snapshot has the voters of the log before its end.
+    let newer =
+        |id: &&SnapshotId| **id != SnapshotId::BOOTSTRAP && logged.as_ref().is_none_or(|l| l.offset < id.end_offset);
+    for id in ids.iter().rev().filter(newer) {
+        match snapshot::read_records(disk, dir, *id, |_| Ok(())) {
+            Ok(quorum) if quorum.voters.is_some() => return Ok(quorum.voters),
+            Ok(_) => break,
+            // An older one may do.
+            Err(Unreadable::Content(_)) => {}
+            Err(Unreadable::Io(error)) => return Err(error),
+        }
+    }
+    if let Some(logged) = logged {
+        return Ok(Some(logged.voters));
+    }
+    let mut state = State::new(0);
+    state.read_bootstrap(disk, metadata_dir, dir, &ids)?;
+    Ok(state.voters)
+}
+
 /// Loads snapshots and log. Truncates the log where the newest snapshot is ahead of it.
 pub(crate) fn load(disk: &dyn Disk, metadata_dir: &Path, log: &mut Log) -> Result<State, QuorumError> {
     let dir = log.dir().to_owned();
     let ids = snapshot::list(disk, &dir)?;
-    let mut state = State {
-        loader: Loader::new(Image::default()),
-        kraft_version: 0,
-        voters: None,
-        voters_unlogged: false,
-        bootstrap: Vec::new(),
-        epoch: log.latest_epoch().unwrap_or(0),
-        bytes_since_snapshot: 0,
-        oldest_unsnapshotted: None,
-    };
+    let mut state = State::new(log.latest_epoch().unwrap_or(0));
     state.read_bootstrap(disk, metadata_dir, &dir, &ids)?;
     let start = match newest_readable(disk, &dir, log, &ids)? {
         None => log.log_start_offset(),
@@ -108,6 +132,19 @@ fn newest_readable(
 }
 
 impl State {
+    fn new(epoch: i32) -> Self {
+        Self {
+            loader: Loader::new(Image::default()),
+            kraft_version: 0,
+            voters: None,
+            voters_unlogged: false,
+            bootstrap: Vec::new(),
+            epoch,
+            bytes_since_snapshot: 0,
+            oldest_unsnapshotted: None,
+        }
+    }
+
     /// Takes voters and first records from the snapshot that formatting wrote, here or where older releases put it.
     fn read_bootstrap(
         &mut self,

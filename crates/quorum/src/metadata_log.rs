@@ -122,8 +122,17 @@ impl MetadataLog {
     /// [`QuorumError`]; [`QuorumError::NotTheOnlyVoter`] when the quorum has other voters.
     pub fn open(disk: Arc<dyn Disk>, options: MetadataLogOptions, now_ms: i64) -> Result<Self, QuorumError> {
         let dir = options.metadata_dir.join(METADATA_DIR);
+        let local = ReplicaKey { id: options.node_id, directory_id: options.directory_id };
+        // First what may fail, and then has changed nothing.
+        let logged = integrity::check(&*disk, &dir)?;
+        let voters = load::voters(&*disk, &options.metadata_dir, &dir, logged)?;
+        let voters = voters.as_ref().unwrap_or(&options.static_voters);
+        if !voters.is_only_voter(local) {
+            return Err(not_the_only_voter(local, voters));
+        }
+        let stored = stored_election(&*disk, &dir)?;
         files::create_dir(&*disk, &dir).context("cannot create", &dir)?;
-        integrity::check(&*disk, &dir)?;
+        snapshot::remove_remains(&*disk, &dir)?;
         let config =
             LogConfig { segment_bytes: options.segment_bytes, segment_ms: options.segment_ms, ..LogConfig::default() };
         let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms };
@@ -134,7 +143,6 @@ impl MetadataLog {
         }
         write_partition_metadata(&*disk, &dir)?;
         let state = load::load(&*disk, &options.metadata_dir, &mut log)?;
-        let local = ReplicaKey { id: options.node_id, directory_id: options.directory_id };
         let voters = state.voters.clone().unwrap_or_else(|| options.static_voters.clone());
         let mut opened = Self {
             quorum: Quorum::new(local, voters),
@@ -151,7 +159,7 @@ impl MetadataLog {
             options,
             log,
         };
-        opened.elect(state.epoch, state.voters_unlogged, now_ms)?;
+        opened.elect(stored, state.epoch, state.voters_unlogged, now_ms)?;
         opened.activate(state.bootstrap, now_ms)?;
         Ok(opened)
     }
@@ -197,11 +205,13 @@ impl MetadataLog {
     }
 
     /// Runs the election; afterwards this node leads and a record of its epoch is committed.
-    fn elect(&mut self, log_epoch: i32, voters_unlogged: bool, now_ms: i64) -> Result<(), QuorumError> {
-        let path = self.dir.join(QUORUM_STATE);
-        let stored = read_file(&*self.disk, &path)?;
-        let stored = stored.map(|text| ElectionState::from_json(&String::from_utf8_lossy(&text))).transpose();
-        let stored = stored.map_err(|source| QuorumError::QuorumState { path: path.clone(), source })?;
+    fn elect(
+        &mut self,
+        stored: Option<ElectionState>,
+        log_epoch: i32,
+        voters_unlogged: bool,
+        now_ms: i64,
+    ) -> Result<(), QuorumError> {
         let mut effects: Vec<Effect> = self.quorum.on(Event::Start { stored, log_epoch });
         while !effects.is_empty() {
             let mut next = Vec::new();
@@ -213,12 +223,8 @@ impl MetadataLog {
         if matches!(self.quorum.state(), QuorumState::Leader { .. }) {
             return Ok(());
         }
-        let ids: Vec<String> = self.quorum.voters().iter().map(|v| v.key.id.to_string()).collect();
-        Err(QuorumError::NotTheOnlyVoter {
-            node_id: self.options.node_id,
-            directory_id: self.options.directory_id.to_string(),
-            voters: ids.join(", "),
-        })
+        let local = ReplicaKey { id: self.options.node_id, directory_id: self.options.directory_id };
+        Err(not_the_only_voter(local, self.quorum.voters()))
     }
 
     fn execute(&mut self, effect: Effect, voters_unlogged: bool, now_ms: i64) -> Result<Vec<Effect>, QuorumError> {
@@ -432,6 +438,22 @@ fn default_bootstrap() -> Vec<VersionedRecord<'static>> {
     let feature_level = MetadataVersion::LATEST_PRODUCTION.level();
     let record = FeatureLevelRecord { name: "metadata.version".into(), feature_level };
     vec![VersionedRecord::new(MetadataRecord::FeatureLevel(record), 0)]
+}
+
+/// The election that the file `quorum-state` tells of; `None` without a file.
+fn stored_election(disk: &dyn Disk, dir: &Path) -> Result<Option<ElectionState>, QuorumError> {
+    let path = dir.join(QUORUM_STATE);
+    let stored = read_file(disk, &path)?.map(|text| ElectionState::from_json(&String::from_utf8_lossy(&text)));
+    stored.transpose().map_err(|source| QuorumError::QuorumState { path, source })
+}
+
+fn not_the_only_voter(local: ReplicaKey, voters: &VoterSet) -> QuorumError {
+    let ids: Vec<String> = voters.iter().map(|voter| voter.key.id.to_string()).collect();
+    QuorumError::NotTheOnlyVoter {
+        node_id: local.id,
+        directory_id: local.directory_id.to_string(),
+        voters: ids.join(", "),
+    }
 }
 
 fn write_partition_metadata(disk: &dyn Disk, dir: &Path) -> Result<(), QuorumError> {

@@ -30,6 +30,7 @@ pub(crate) fn clean(
     limits: Limits,
     now_ms: i64,
 ) -> Result<usize, QuorumError> {
+    snapshot::remove_remains(disk, dir)?;
     let mut ids = snapshot::list(disk, dir)?;
     ids.retain(|id| *id != SnapshotId::BOOTSTRAP);
     ids.pop();

@@ -217,17 +217,22 @@ pub(crate) fn parse(
     }
 }
 
-/// The snapshots of a directory, ascending. Remains of interrupted writes and deletions are removed.
+/// The snapshots of a directory, ascending.
 pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<SnapshotId>, QuorumError> {
-    let mut ids = Vec::new();
-    for entry in disk.list(dir).context("cannot list", dir)?.into_iter().filter(|e| !e.is_dir) {
-        if entry.name.ends_with(PART_SUFFIX) || entry.name.ends_with(".checkpoint.deleted") {
-            let path: PathBuf = dir.join(&entry.name);
-            disk.remove_file(&path).context("cannot remove", &path)?;
-        } else {
-            ids.extend(SnapshotId::from_file_name(&entry.name));
-        }
-    }
+    let entries = disk.list(dir).context("cannot list", dir)?;
+    let files = entries.iter().filter(|entry| !entry.is_dir);
+    let mut ids: Vec<_> = files.filter_map(|entry| SnapshotId::from_file_name(&entry.name)).collect();
     ids.sort_unstable();
     Ok(ids)
+}
+
+/// Removes what interrupted writes and deletions have left of snapshots.
+pub(crate) fn remove_remains(disk: &dyn Disk, dir: &Path) -> Result<(), QuorumError> {
+    let entries = disk.list(dir).context("cannot list", dir)?;
+    let remains = |name: &str| name.ends_with(PART_SUFFIX) || name.ends_with(".checkpoint.deleted");
+    for entry in entries.iter().filter(|entry| !entry.is_dir && remains(&entry.name)) {
+        let path: PathBuf = dir.join(&entry.name);
+        disk.remove_file(&path).context("cannot remove", &path)?;
+    }
+    Ok(())
 }

@@ -2,7 +2,8 @@
 
 mod common;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{
@@ -86,6 +87,77 @@ fn a_node_outside_the_voters_cannot_lead() {
     options.static_voters = milena_quorum::MetadataLogOptions::static_voter_ids([1, 2, 3]);
     let error = MetadataLog::open(disk, options, NOW).unwrap_err();
     assert!(error.to_string().contains("(voters: [1, 2, 3])"), "{error}");
+}
+
+/// Every file below a directory with its content.
+fn files(disk: &Arc<dyn Disk>, dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for entry in disk.list(dir).unwrap() {
+        let path = dir.join(&entry.name);
+        if entry.is_dir {
+            all.extend(files(disk, &path));
+        } else {
+            let content = disk.open(&path, OpenMode::Read).unwrap().read_all(1 << 30).unwrap();
+            all.insert(path, content);
+        }
+    }
+    all
+}
+
+/// A log as a killed Apache Kafka leaves it: its last batch is torn, an index has its full length, a snapshot is half
+/// written and another one half deleted.
+fn left_by_a_kill(mode: QuorumMode) -> Arc<dyn Disk> {
+    let (_, disk) = sim(mode);
+    let mut log = reopen(&disk);
+    log.append(&topic("a", uuid(1), 3), NOW).unwrap();
+    drop(log);
+    let dir = Path::new(DIR).join("__cluster_metadata-0");
+    let write = |name: &str, bytes: &[u8]| {
+        let file = disk.open(&dir.join(name), OpenMode::Create).unwrap();
+        file.write_at(bytes, file.len().unwrap()).unwrap();
+    };
+    let batch = file(&disk, "00000000000000000000.log")[..91].to_vec();
+    write("00000000000000000000.log", &batch[..50]);
+    write("00000000000000000000.timeindex", &[0; 4096]);
+    write("00000000000000000012-0000000001.checkpoint.part", b"half");
+    write("00000000000000000011-0000000001.checkpoint.deleted", b"half");
+    disk
+}
+
+#[test]
+fn a_start_that_fails_leaves_every_file_as_it_was() {
+    for mode in [QuorumMode::StaticVoters, QuorumMode::Standalone { endpoint: endpoint() }] {
+        let disk = left_by_a_kill(mode.clone());
+        let before = files(&disk, Path::new(DIR));
+        assert!(!milena_quorum::holds_no_metadata(&*disk, Path::new(DIR)).unwrap());
+        let mut options = log_options(&disk, Path::new(DIR));
+        match mode {
+            QuorumMode::StaticVoters => {
+                options.static_voters = milena_quorum::MetadataLogOptions::static_voter_ids([1, 2, 3]);
+            }
+            // Another directory than the one that votes.
+            _ => options.directory_id = uuid(99),
+        }
+        let error = MetadataLog::open(disk.clone(), options, NOW).unwrap_err();
+        assert!(matches!(error, QuorumError::NotTheOnlyVoter { node_id: 1, .. }), "{error}");
+        assert!(files(&disk, Path::new(DIR)) == before, "a file was changed");
+        // The right node starts, and cuts and clears away what a kill has left.
+        assert_eq!(topics(&reopen(&disk)), [("a".to_owned(), 3)]);
+        let names = files(&disk, Path::new(DIR)).into_keys().map(|path| path.display().to_string());
+        assert_eq!(names.filter(|name| name.ends_with(".part") || name.ends_with(".deleted")).count(), 0);
+    }
+}
+
+#[test]
+fn a_start_without_a_log_that_fails_makes_none() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    disk.remove_dir_all(&Path::new(DIR).join("__cluster_metadata-0")).unwrap();
+    let before = files(&disk, Path::new(DIR));
+    let mut options = log_options(&disk, Path::new(DIR));
+    options.static_voters = Default::default();
+    assert!(MetadataLog::open(disk.clone(), options, NOW).is_err());
+    assert!(files(&disk, Path::new(DIR)) == before);
+    assert!(disk.metadata(&Path::new(DIR).join("__cluster_metadata-0")).unwrap().is_none());
 }
 
 #[test]
