@@ -121,6 +121,9 @@ pub enum BrokerError {
     /// The controller's thread has panicked.
     #[error("the controller has failed; the next start recovers")]
     ControllerFailed,
+    /// Something has not ended that uses the log directories.
+    #[error("the log directories are still in use and can't be left in order; the next start recovers")]
+    StillInUse,
 }
 
 impl Broker {
@@ -166,7 +169,7 @@ impl Broker {
         let mut log = self.controller.join().ok_or(BrokerError::ControllerFailed)?;
         log.shut_down_broker(self.node_id, self.defaults, self.clock.now_ms())?;
         log.close()?;
-        let storage = Arc::into_inner(self.storage).ok_or(BrokerError::ControllerFailed)?;
+        let storage = Arc::into_inner(self.storage).ok_or(BrokerError::StillInUse)?;
         Ok(storage.close(&self.replicas, self.epoch)?)
     }
 }

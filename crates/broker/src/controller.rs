@@ -24,6 +24,9 @@ pub enum ControllerError {
     /// The metadata log can't be written.
     #[error("the metadata log can't be written")]
     Storage,
+    /// The decision has panicked.
+    #[error("the controller could not decide")]
+    Undecided,
     /// The broker is stopping.
     #[error("the broker is stopping")]
     Stopping,
@@ -51,14 +54,16 @@ impl ControllerHandle {
         let (send, receive) = oneshot::channel();
         let change = with_answer(decide, send);
         self.changes.send(change).await.map_err(|_| ControllerError::Stopping)?;
-        receive.await.unwrap_or(Err(ControllerError::Stopping))
+        // While the controller runs, only a panic leaves a change without an answer.
+        let unanswered =
+            || if self.changes.is_closed() { ControllerError::Stopping } else { ControllerError::Undecided };
+        receive.await.unwrap_or_else(|_| Err(unanswered()))
     }
 
-    /// Makes a change that nobody waits for, unless the controller has too much to do.
-    pub fn try_change(&self, decide: impl FnOnce(View<'_>) -> Records + Send + 'static) {
+    /// Makes a change that nobody waits for, unless the controller has too much to do: then false.
+    pub fn try_change(&self, decide: impl FnOnce(View<'_>) -> Records + Send + 'static) -> bool {
         let (send, _) = oneshot::channel();
-        // A change that finds no place is asked for again.
-        let _ = self.changes.try_send(with_answer(move |view| (decide(view), ()), send));
+        self.changes.try_send(with_answer(move |view| (decide(view), ()), send)).is_ok()
     }
 }
 
@@ -165,5 +170,26 @@ mod tests {
         let change = with_answer(|_| panic!("a bad decision"), send);
         assert!(decide(change, View { image: &image, config: &config }).is_none());
         assert!(receive.blocking_recv().is_err());
+    }
+
+    #[test]
+    fn who_asked_for_a_decision_that_panics_is_not_told_of_a_stop() {
+        let (changes, mut queue) = mpsc::channel(1);
+        let handle = ControllerHandle { changes };
+        let controller = std::thread::spawn(move || {
+            let (image, config) = (Image::default(), BrokerConfig::load(&Settings::new()).unwrap());
+            for _ in 0..2 {
+                let change = queue.blocking_recv().unwrap();
+                if let Some((_, answer)) = decide(change, View { image: &image, config: &config }) {
+                    answer(true);
+                }
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let bad = |_: View<'_>| -> (Records, ()) { panic!("a bad decision") };
+        assert_eq!(runtime.block_on(handle.change(bad)), Err(ControllerError::Undecided));
+        assert_eq!(runtime.block_on(handle.change(|_| (Records::new(), 7))), Ok(7));
+        controller.join().unwrap();
+        assert_eq!(runtime.block_on(handle.change(|_| (Records::new(), 7))), Err(ControllerError::Stopping));
     }
 }

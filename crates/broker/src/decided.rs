@@ -45,6 +45,7 @@ pub async fn answer(
     };
     match controller.change(change).await {
         Err(ControllerError::Storage) => frame(|out| refuse(&request.call(), ErrorCode::KAFKA_STORAGE_ERROR, out)),
+        Err(ControllerError::Undecided) => frame(|out| refuse(&request.call(), ErrorCode::UNKNOWN_SERVER_ERROR, out)),
         decided => decided?.map(Reply::frame),
     }
 }

@@ -79,8 +79,12 @@ impl DiskThreads {
     /// As [`run`](Self::run), for a reactor that waits for the outcome; `None` when it was dropped.
     pub async fn ask<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> Option<R> {
         let (told, outcome) = oneshot::channel();
-        // Who asked may have gone.
-        self.run(move || drop(told.send(job())));
+        self.run(move || {
+            // Who asked may have gone, and with it the need for an answer.
+            if !told.is_closed() {
+                drop(told.send(job()));
+            }
+        });
         outcome.await.ok()
     }
 
@@ -151,7 +155,31 @@ mod tests {
         threads.stop();
         assert_eq!(done.load(Ordering::SeqCst), 50);
         assert!(most.load(Ordering::SeqCst) <= 2);
-        threads.run(|| panic!("nothing runs after the stop"));
+        // Nothing runs after the stop: whatever would have run it is gone when this comes back.
+        let after = Arc::clone(&done);
+        threads.run(move || {
+            after.fetch_add(1, Ordering::SeqCst);
+        });
+        threads.stop();
+        assert_eq!((done.load(Ordering::SeqCst), Arc::strong_count(&done)), (50, 1));
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_is_not_done() {
+        let threads = DiskThreads::new("test", 1);
+        let (go, wait) = mpsc::channel::<()>();
+        threads.run(move || assert!(wait.recv().is_err()));
+        let done = Arc::<AtomicUsize>::default();
+        let (given_up, awaited) = (Arc::clone(&done), Arc::clone(&done));
+        let mut given_up = Box::pin(threads.ask(move || given_up.fetch_add(1, Ordering::SeqCst)));
+        let polled = given_up.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        assert!(polled.is_pending());
+        drop(given_up);
+        let mut awaited = Box::pin(threads.ask(move || awaited.fetch_add(1, Ordering::SeqCst)));
+        assert!(awaited.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending());
+        drop(go);
+        threads.stop();
+        assert_eq!(done.load(Ordering::SeqCst), 1);
     }
 
     #[test]

@@ -42,12 +42,13 @@ impl Dispatch {
             Handler::Either(handle) => handle(&call, &self.ports, replies),
             Handler::Produce => self.produce(&mut [frame], replies),
             Handler::Decided(decide, refuse) => {
-                let request = OwnedRequest::new(&call);
+                let request = OwnedRequest::new(&call, replies);
                 later(decided::answer(request, self.ports.controller.clone(), decide, refuse), replies);
                 Ok(())
             }
             Handler::Later(handle) => {
-                later(handle(OwnedRequest::new(&call), Arc::clone(&self.ports)), replies);
+                let request = OwnedRequest::new(&call, replies);
+                later(handle(request, Arc::clone(&self.ports)), replies);
                 Ok(())
             }
         }
@@ -75,6 +76,23 @@ impl Dispatch {
 pub fn later(answer: impl Future<Output = Result<Reply, Refusal>> + 'static, replies: &mut Replies<'_>) {
     let reply = async move { answer.await.unwrap_or_else(|refusal| Reply::close(refusal.to_string())) };
     replies.later(Box::pin(reply), Pipelining::Hold);
+}
+
+/// Has a reader thread answer a request that looks at files, or takes many locks.
+///
+/// # Errors
+/// Those of `handle`.
+pub async fn read(
+    request: OwnedRequest,
+    ports: Arc<Ports>,
+    handle: fn(&Call<'_>, &Ports, &mut Outgoing) -> Result<(), Refusal>,
+) -> Result<Reply, Refusal> {
+    let readers = ports.readers.clone();
+    let answered = readers.ask(move || {
+        let mut out = Outgoing::new();
+        handle(&request.call(), &ports, &mut out).map(|()| out)
+    });
+    answered.await.map_or_else(|| Ok(Reply::close("its read was given up")), |out| out.map(Reply::frame))
 }
 
 /// The API that serves a request.

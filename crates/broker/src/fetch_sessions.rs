@@ -1,6 +1,7 @@
 //! Fetch sessions (KIP-227): what a client fetches stays here between its requests, so that it sends and gets only what
 //! changed. Sessions keep resolved partitions. How a session is read is `handlers::fetch`'s business.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ pub const INITIAL_EPOCH: i32 = 0;
 pub const FINAL_EPOCH: i32 = -1;
 
 /// One partition that is fetched.
+#[derive(Clone)]
 pub struct Slot {
     /// Its topic: both name and id when it is known, else the one that the request gave.
     pub topic: Arc<TopicIdentity>,
@@ -56,39 +58,44 @@ impl Slot {
     }
 }
 
-/// Names a slot: by id or by name, as the session's requests do.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub enum SlotKey {
-    /// Topic id and partition.
-    Id(Uuid, i32),
-    /// Topic name and partition.
-    Name(String, i32),
+/// Names a topic as the session's requests do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum TopicKey {
+    /// By its id.
+    Id(Uuid),
+    /// By its name.
+    Name(String),
 }
 
 /// The partitions of a fetch, in the order in which they are served.
 #[derive(Default)]
 pub struct FetchPartitions {
     slots: Vec<Slot>,
-    by_key: FxHashMap<SlotKey, usize>,
+    /// Places of the slots, by topic and partition: a topic's name is kept, and looked for, once for all its partitions.
+    /// Clients choose the keys, so the maps have seeds of their own.
+    places: HashMap<TopicKey, HashMap<i32, usize>>,
+    /// Slots that are in no place any more.
+    forgotten: usize,
     /// Counts the requests that went on with the session.
     request: u64,
 }
 
 impl FetchPartitions {
-    /// Adds a partition, or returns the one that is there.
-    pub fn entry(&mut self, key: SlotKey, new: impl FnOnce() -> Slot) -> &mut Slot {
-        let at = *self.by_key.entry(key).or_insert_with(|| {
-            self.slots.push(new());
-            self.slots.len() - 1
-        });
-        &mut self.slots[at]
+    /// The partitions of a topic, to add some or to change those that are there.
+    pub fn topic(&mut self, key: TopicKey) -> TopicSlots<'_> {
+        TopicSlots { slots: &mut self.slots, places: self.places.entry(key).or_default() }
     }
 
     /// Takes partitions out.
-    pub fn forget(&mut self, keys: impl IntoIterator<Item = SlotKey>) {
-        for key in keys {
-            if let Some(at) = self.by_key.remove(&key) {
+    pub fn forget(&mut self, topics: impl IntoIterator<Item = (TopicKey, impl IntoIterator<Item = i32>)>) {
+        for (key, partitions) in topics {
+            let Some(places) = self.places.get_mut(&key) else { continue };
+            for at in partitions.into_iter().filter_map(|index| places.remove(&index)) {
                 self.slots[at].forgotten = true;
+                self.forgotten += 1;
+            }
+            if places.is_empty() {
+                self.places.remove(&key);
             }
         }
         self.drop_forgotten();
@@ -125,9 +132,7 @@ impl FetchPartitions {
             *place = *next;
             *next += 1;
         }
-        for at in self.by_key.values_mut() {
-            *at = new_place[*at];
-        }
+        self.place_anew(&new_place);
         for at in 0..new_place.len() {
             while new_place[at] != at {
                 let to = new_place[at];
@@ -137,8 +142,14 @@ impl FetchPartitions {
         }
     }
 
+    fn place_anew(&mut self, new_place: &[usize]) {
+        for at in self.places.values_mut().flat_map(|places| places.values_mut()) {
+            *at = new_place[*at];
+        }
+    }
+
     fn drop_forgotten(&mut self) {
-        if self.slots.len() == self.by_key.len() {
+        if std::mem::take(&mut self.forgotten) == 0 {
             return;
         }
         let mut kept = 0;
@@ -150,10 +161,25 @@ impl FetchPartitions {
                 kept.saturating_sub(1)
             })
             .collect();
-        for at in self.by_key.values_mut() {
-            *at = new_place[*at];
-        }
+        self.place_anew(&new_place);
         self.slots.retain(|slot| !slot.forgotten);
+    }
+}
+
+/// The partitions of one topic that are fetched.
+pub struct TopicSlots<'p> {
+    slots: &'p mut Vec<Slot>,
+    places: &'p mut HashMap<i32, usize>,
+}
+
+impl TopicSlots<'_> {
+    /// Adds a partition, or returns the one that is there.
+    pub fn entry(&mut self, index: i32, new: impl FnOnce() -> Slot) -> &mut Slot {
+        let at = *self.places.entry(index).or_insert_with(|| {
+            self.slots.push(new());
+            self.slots.len() - 1
+        });
+        &mut self.slots[at]
     }
 }
 

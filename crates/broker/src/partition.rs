@@ -452,6 +452,11 @@ impl Partition {
         }
     }
 
+    /// What those are told whose read or write has failed: that the partition is gone, if that is why.
+    pub fn failure(&self) -> ErrorCode {
+        if self.is_retired() { self.gone() } else { ErrorCode::KAFKA_STORAGE_ERROR }
+    }
+
     /// Offset after the last record that consumers may see.
     pub fn high_watermark(&self) -> i64 {
         self.high_watermark.load(Ordering::Acquire)

@@ -7,6 +7,7 @@ use milena_config::BrokerConfig;
 use milena_io::Clock;
 use milena_protocol::ErrorCode;
 
+use crate::auto_topics::AutoTopics;
 use crate::controller::ControllerHandle;
 use crate::coordinators::Coordinators;
 use crate::disk_threads::DiskThreads;
@@ -25,6 +26,8 @@ pub struct Ports {
     pub live: Arc<Live>,
     /// Where changes of metadata are made.
     pub controller: ControllerHandle,
+    /// Topics that are made because somebody asks for them.
+    pub auto_topics: AutoTopics,
     /// What the maintenance thread does on demand.
     pub maintenance: MaintenanceHandle,
     /// Groups and what else lives on internal topics.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use milena_config::broker::DynamicConfig;
 use milena_config::{BrokerConfig, Overrides};
 use milena_metadata::{ConfigResource, ConfigResourceType, Delta, Image, Loaded, Topic};
+use milena_net::Connections;
 use milena_protocol::{ErrorCode, Uuid};
 
 use crate::coordinators::Coordinators;
@@ -14,7 +15,7 @@ use crate::disk_threads::DiskThreads;
 use crate::partition::{Partition, TopicIdentity};
 use crate::ports::Live;
 use crate::replicas::Replicas;
-use crate::settings::PartitionSettings;
+use crate::settings::{PartitionSettings, changes_connection_limits, connection_limits};
 use crate::storage::{New, Storage};
 
 /// Follows the metadata.
@@ -31,6 +32,8 @@ pub struct Publisher {
     pub coordinators: Arc<Coordinators>,
     /// What reads from the disk for requests.
     pub readers: DiskThreads,
+    /// How many connections there may be.
+    pub connections: Arc<Connections>,
 }
 
 impl Publisher {
@@ -62,8 +65,13 @@ impl Publisher {
         if !changed.iter().any(|resource| resource.kind == ConfigResourceType::BROKER) {
             return;
         }
-        let config = with_dynamic(&self.live.config.load(), image, self.node_id);
+        let before = self.live.config.load();
+        let config = with_dynamic(&before, image, self.node_id);
         self.set_io_threads(&config);
+        // Not each time: names of hosts may have to be looked up.
+        if changes_connection_limits(&before, &config) {
+            self.connections.limit(connection_limits(&config));
+        }
         self.storage.cordon(config.list("cordoned.log.dirs"));
         self.live.config.store(Arc::new(config));
         for topic in self.replicas.topics().iter() {

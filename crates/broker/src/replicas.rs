@@ -1,8 +1,10 @@
 //! The partitions hosted here, by topic. Which ones there should be is the metadata's word; this follows it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+use milena_controller::MAX_NAME_LENGTH;
 pub use milena_controller::is_internal;
 use milena_protocol::{ErrorCode, Uuid};
 use rustc_hash::FxHashMap;
@@ -55,14 +57,16 @@ impl HostedTopic {
 /// All topics with partitions here, at one moment.
 #[derive(Default, Clone)]
 pub struct Topics {
-    by_name: FxHashMap<String, Arc<HostedTopic>>,
+    /// Clients choose the names, so this map has a seed of its own.
+    by_name: HashMap<String, Arc<HostedTopic>>,
     by_id: FxHashMap<Uuid, Arc<HostedTopic>>,
 }
 
 impl Topics {
     /// The topic of a name.
     pub fn by_name(&self, name: &str) -> Option<&Arc<HostedTopic>> {
-        self.by_name.get(name)
+        // A longer one is nobody's, and hashing it would take time, for each partition that a request asks for.
+        if name.len() > MAX_NAME_LENGTH { None } else { self.by_name.get(name) }
     }
 
     /// The topic of an id.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use milena_net::Outgoing;
+use milena_net::{Claim, Outgoing, Replies};
 use milena_protocol::messages::ResponseHeader;
 use milena_protocol::{
     ApiKey, DecodeError, EncodeError, Gap, Message, Reader, Writer, framing, response_header_version,
@@ -104,21 +104,53 @@ pub struct OwnedRequest {
     header: Header<'static>,
     body: Box<[u8]>,
     peer: Peer,
+    _claim: Claim,
 }
 
 impl OwnedRequest {
-    /// Copies a request out of its connection's buffer.
-    pub fn new(call: &Call<'_>) -> Self {
+    /// Copies a request out of its connection's buffer. As long as there is the copy, it counts among received bytes.
+    pub fn new(call: &Call<'_>, replies: &Replies<'_>) -> Self {
         let Header { key, version, correlation_id, ref client_id } = call.header;
         let client_id = client_id.as_deref().map(|id| Cow::Owned(id.to_owned()));
         let header = Header { key, version, correlation_id, client_id };
-        Self { header, body: call.body.into(), peer: call.peer.clone() }
+        Self { header, body: call.body.into(), peer: call.peer.clone(), _claim: replies.claim(call.body.len()) }
     }
 
     /// The request, borrowed.
     pub fn call(&self) -> Call<'_> {
         let client_id = self.header.client_id.as_deref().map(Cow::Borrowed);
         Call { header: Header { client_id, ..self.header }, body: &self.body, peer: &self.peer }
+    }
+}
+
+/// Most bytes that one answer may take in memory before it is encoded, about. Some requests ask for much with few bytes, and
+/// can name the same thing again and again.
+const MOST_ANSWER_BYTES: usize = 256 << 20;
+
+/// How much longer an answer may get that is put together from many parts.
+pub struct Room {
+    left: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { left: MOST_ANSWER_BYTES }
+    }
+}
+
+impl Room {
+    /// Bytes that are left.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Takes room for a part of this many bytes.
+    ///
+    /// # Errors
+    /// [`Refusal::TooLong`] when there is none.
+    pub fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.left = self.left.checked_sub(bytes).ok_or(Refusal::TooLong)?;
+        Ok(())
     }
 }
 
@@ -139,6 +171,9 @@ pub enum Refusal {
     /// The answer can't be said in the request's version.
     #[error("response can't be encoded: {0}")]
     Unanswerable(#[from] EncodeError),
+    /// It asks for more than one answer may be.
+    #[error("the answer would take more than {MOST_ANSWER_BYTES} bytes")]
+    TooLong,
     /// A Produce request with acks=0 failed; closing is the only way to say so.
     #[error("a produce request with acks=0 failed: {0}")]
     SilentFailure(&'static str),

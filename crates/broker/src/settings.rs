@@ -9,7 +9,7 @@ use milena_config::topic::CompressionType;
 use milena_config::{BrokerConfig, Overrides, TopicConfig};
 use milena_log::LogConfig;
 use milena_metadata::Image;
-use milena_net::{ListenerConfig, NetConfig};
+use milena_net::{ConnectionLimits, ListenerConfig, NetConfig};
 use milena_records::{Compression, TimestampType};
 
 /// Whether the records of every produced batch are looked at.
@@ -155,15 +155,30 @@ pub fn net_config(config: &BrokerConfig) -> NetConfig {
         reactors: given("num.network.threads"),
         max_frame_bytes: limit(config.socket_request_max_bytes()),
         max_idle: u64::try_from(config.connections_max_idle_ms()).ok().map(Duration::from_millis),
-        max_connections: limit(config.max_connections()),
-        max_connections_per_ip: limit(config.max_connections_per_ip()),
-        max_connections_per_ip_overrides: per_ip_overrides(config),
+        connections: connection_limits(config),
         send_buffer_bytes: given("socket.send.buffer.bytes"),
         receive_buffer_bytes: given("socket.receive.buffer.bytes"),
         backlog: u32::try_from(config.socket_listen_backlog_size()).unwrap_or(50),
         max_receive_memory_bytes: receive_memory.unwrap_or(defaults.max_receive_memory_bytes),
         ..defaults
     }
+}
+
+/// How many connections there may be.
+pub fn connection_limits(config: &BrokerConfig) -> ConnectionLimits {
+    let limit = |limit: i32| usize::try_from(limit).unwrap_or(0);
+    ConnectionLimits {
+        max: limit(config.max_connections()),
+        max_per_ip: limit(config.max_connections_per_ip()),
+        per_ip_overrides: per_ip_overrides(config),
+    }
+}
+
+/// Whether the limits of connections are others.
+pub fn changes_connection_limits(old: &BrokerConfig, new: &BrokerConfig) -> bool {
+    old.max_connections() != new.max_connections()
+        || old.max_connections_per_ip() != new.max_connections_per_ip()
+        || old.max_connections_per_ip_overrides() != new.max_connections_per_ip_overrides()
 }
 
 /// Addresses with a limit of their own; a name that can't be resolved has none.

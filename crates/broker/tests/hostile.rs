@@ -8,6 +8,7 @@ mod common;
 #[path = "suite/transcripts/exchanges.rs"]
 mod exchanges;
 mod hostile {
+    pub mod amplify;
     pub mod batches;
     pub mod bombs;
     pub mod frames;

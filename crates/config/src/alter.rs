@@ -1,7 +1,7 @@
 //! AlterConfigs and IncrementalAlterConfigs as pure functions: overrides and edits in, changes out. Whether the
 //! outcome is allowed is asked of the resource's own module.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::Overrides;
 use crate::definition::{self, ConfigType, Definition};
@@ -173,13 +173,21 @@ fn edit_list(kind: Resource, edit: &Edit<'_>, current: Option<&String>) -> Resul
     };
     let base = current.cloned().or_else(|| definition.default_text()).unwrap_or_default();
     let mut entries: Vec<&str> = base.split(',').filter(|e| !e.is_empty()).collect();
-    for entry in edit.value.unwrap_or_default().split(',') {
-        let at = entries.iter().position(|e| *e == entry);
-        match (edit.operation, at) {
-            (Operation::Append, None) => entries.push(entry),
-            (Operation::Subtract, Some(at)) => drop(entries.remove(at)),
-            _ => {}
-        }
+    let edited = edit.value.unwrap_or_default().split(',');
+    if edit.operation == Operation::Append {
+        let mut known: HashSet<&str> = entries.iter().copied().collect();
+        entries.extend(edited.filter(|entry| known.insert(entry)));
+    } else {
+        // Each entry goes once for each time that it is named, the first one first.
+        let mut named: HashMap<&str, usize> = HashMap::new();
+        edited.for_each(|entry| *named.entry(entry).or_default() += 1);
+        entries.retain(|entry| match named.get_mut(entry) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                false
+            }
+            _ => true,
+        });
     }
     Ok(entries.join(","))
 }
@@ -222,6 +230,17 @@ mod tests {
         assert_eq!(appended, [change("cleanup.policy", Some("delete,compact"))]);
         let subtracted = alter(&edit(Operation::Subtract, "delete"));
         assert_eq!(subtracted, [change("cleanup.policy", Some(""))]);
+    }
+
+    #[test]
+    fn an_entry_is_appended_once_and_taken_away_as_often_as_it_is_named() {
+        let existing = overrides(&[("cleanup.policy", "a,b,a,c,a")]);
+        let edit = |operation, value| {
+            let edits = [Edit { name: "cleanup.policy", operation, value: Some(value) }];
+            incremental(Resource::Topic, &existing, &edits).unwrap().pop().and_then(|change| change.value)
+        };
+        assert_eq!(edit(Operation::Append, "d,a,d").as_deref(), Some("a,b,a,c,a,d"));
+        assert_eq!(edit(Operation::Subtract, "a,x,a,c").as_deref(), Some("b,a"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The entries of a DescribeConfigs response, without the wire: effective value, source, synonyms. Which
 //! resources exist and who may see them is the caller's business.
 
+use std::collections::BTreeSet;
+
 use crate::Overrides;
 use crate::broker::BrokerConfig;
 use crate::definition::{self, Definition, UpdateMode};
@@ -82,7 +84,7 @@ pub struct Entry {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options<'a> {
     /// Keys to describe; none or an empty list means all, unknown ones are left out.
-    pub keys: Option<&'a [&'a str]>,
+    pub keys: Option<&'a BTreeSet<&'a str>>,
     /// Fill [`Entry::synonyms`].
     pub synonyms: bool,
     /// Fill [`Entry::documentation`].
@@ -91,7 +93,7 @@ pub struct Options<'a> {
 
 impl Options<'_> {
     fn wants(&self, name: &str) -> bool {
-        self.keys.is_none_or(|keys| keys.is_empty() || keys.contains(&name))
+        self.keys.is_none_or(|keys| keys.is_empty() || keys.contains(name))
     }
 
     fn documentation(&self, definition: Option<&Definition>) -> Option<String> {
@@ -124,14 +126,11 @@ pub fn broker(broker: &BrokerConfig, options: Options<'_>) -> Vec<Entry> {
         let set = broker.effective().contains_key(d.name) || broker.statics().contains_key(d.name);
         set || !(d.internal || d.update_mode == UpdateMode::DynamicOnly)
     });
-    let known = known.map(|d| (d.name, broker.text(d.name)));
+    let known = known.filter(|d| options.wants(d.name)).map(|d| (d.name, broker.text(d.name)));
     let others = broker.effective().iter().filter(|(name, _)| definition::broker().get(name).is_none());
+    let others = others.filter(|(name, _)| options.wants(name));
     let others = others.map(|(name, value)| (name.as_str(), Some(value.clone())));
-    known
-        .chain(others)
-        .filter(|(name, _)| options.wants(name))
-        .map(|(name, value)| broker_entry(broker, name, value, true, options))
-        .collect()
+    known.chain(others).map(|(name, value)| broker_entry(broker, name, value, true, options)).collect()
 }
 
 /// The dynamic default of all brokers (resource with the empty name).

@@ -85,11 +85,13 @@ fn a_listener_may_have_its_own_value() {
 
 #[test]
 fn keys_filter_and_documentation_come_when_asked() {
-    let options = Options { keys: Some(&["retention.ms", "no.such.key"]), documentation: true, ..Options::default() };
+    let keys = ["retention.ms", "no.such.key"].into();
+    let options = Options { keys: Some(&keys), documentation: true, ..Options::default() };
     let entries = describe::topic(&own_start(), &Overrides::new(), options);
     assert_eq!(entries.len(), 1);
     assert!(entries[0].synonyms.is_empty() && entries[0].documentation.as_ref().is_some_and(|d| !d.is_empty()));
-    let all = Options { keys: Some(&[]), ..Options::default() };
+    let none = [].into();
+    let all = Options { keys: Some(&none), ..Options::default() };
     assert_eq!(describe::topic(&own_start(), &Overrides::new(), all).len(), 37);
 }
 

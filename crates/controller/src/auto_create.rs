@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use milena_io::Rng;
 use milena_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 
-use crate::create_topics::create_topic;
+use crate::create_topics::creator;
 use crate::error::ApiError;
+use crate::limits::MAX_RECORDS;
 use crate::view::{Records, View};
 
 /// A coordinator's topic: where its size is configured, and what it is created with.
@@ -67,17 +68,29 @@ pub fn is_internal(name: &str) -> bool {
     INTERNAL.iter().any(|topic| topic.name == name)
 }
 
-/// The records of a topic that is made on first use: internal topics get their coordinator's settings, others the
-/// broker's defaults.
-///
-/// # Errors
-/// What CreateTopics would answer, TOPIC_ALREADY_EXISTS among it.
-pub fn create_topic_automatically(view: View<'_>, name: &str, rng: &mut dyn Rng) -> Result<Records, ApiError> {
-    let topic = match INTERNAL.iter().find(|topic| topic.name == name) {
+/// The records of topics that are made on first use: internal topics get their coordinator's settings, others the
+/// broker's defaults. Those come first that are named first, as many as are committed together. Also what CreateTopics would
+/// answer for those that may not be made, TOPIC_ALREADY_EXISTS among it.
+pub fn create_topics_automatically<'n>(
+    view: View<'_>,
+    names: impl IntoIterator<Item = &'n str>,
+    rng: &mut dyn Rng,
+) -> (Records, Vec<(&'n str, ApiError)>) {
+    let topic = |name: &'n str| match INTERNAL.iter().find(|topic| topic.name == name) {
         Some(internal) => internal_topic(view, internal),
         None => CreatableTopic { name: name.into(), num_partitions: -1, replication_factor: -1, ..Default::default() },
     };
-    create_topic(view, topic, rng)
+    let (names, topics): (Vec<&str>, Vec<_>) = names.into_iter().map(|name| (name, topic(name))).unzip();
+    let (mut records, mut refused) = (Records::new(), Vec::new());
+    let create = creator(view, &topics);
+    for (name, topic) in names.into_iter().zip(&topics) {
+        match create(topic, rng) {
+            Ok(made) if records.len() + made.len() > MAX_RECORDS => break,
+            Ok(made) => records.extend(made),
+            Err(refusal) => refused.push((name, refusal)),
+        }
+    }
+    (records, refused)
 }
 
 fn internal_topic(view: View<'_>, internal: &Internal) -> CreatableTopic<'static> {
@@ -120,7 +133,7 @@ mod tests {
     #[test]
     fn a_coordinators_topic_has_its_settings() {
         let node = Node::new();
-        let create = |name| describe(&create_topic_automatically(node.view(), name, &mut SimRng::new(1)).unwrap());
+        let create = |name| describe(&create_topics_automatically(node.view(), [name], &mut SimRng::new(1)).0);
         assert_eq!(
             create("__consumer_offsets"),
             (
@@ -158,18 +171,25 @@ mod tests {
     fn another_topic_has_the_brokers_defaults() {
         let config = crate::testing::config("num.partitions=4");
         let node = Node { config, ..Node::new() };
-        let records = create_topic_automatically(node.view(), "t", &mut SimRng::new(1)).unwrap();
-        assert_eq!(describe(&records), (4, Vec::new()));
+        let (records, refused) = create_topics_automatically(node.view(), ["t"], &mut SimRng::new(1));
+        assert_eq!((describe(&records), refused), ((4, Vec::new()), Vec::new()));
     }
 
     #[test]
     fn a_topic_that_exists_or_has_a_bad_name_is_refused() {
         let mut node = Node::new();
-        let records = create_topic_automatically(node.view(), "t", &mut SimRng::new(1)).unwrap();
+        let (records, _) = create_topics_automatically(node.view(), ["t", "a.b"], &mut SimRng::new(1));
         node.commit(&records);
-        let refusal = |name| create_topic_automatically(node.view(), name, &mut SimRng::new(1)).unwrap_err().code;
-        assert_eq!(refusal("t"), ErrorCode::TOPIC_ALREADY_EXISTS);
-        assert_eq!(refusal("a b"), ErrorCode::INVALID_TOPIC_EXCEPTION);
-        assert_eq!(refusal("__cluster_metadata"), ErrorCode::INVALID_REQUEST);
+        let names = ["t", "a b", "__cluster_metadata", "a_b", "u"];
+        let (records, refused) = create_topics_automatically(node.view(), names, &mut SimRng::new(1));
+        assert_eq!(describe(&records), (1, Vec::new()));
+        let refused: Vec<_> = refused.into_iter().map(|(name, refusal)| (name, refusal.code)).collect();
+        let expected = [
+            ("t", ErrorCode::TOPIC_ALREADY_EXISTS),
+            ("a b", ErrorCode::INVALID_TOPIC_EXCEPTION),
+            ("__cluster_metadata", ErrorCode::INVALID_REQUEST),
+            ("a_b", ErrorCode::INVALID_TOPIC_EXCEPTION),
+        ];
+        assert_eq!(refused, expected);
     }
 }

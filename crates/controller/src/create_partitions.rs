@@ -158,14 +158,14 @@ mod tests {
     use milena_protocol::MetadataRecord;
 
     use super::*;
-    use crate::auto_create::create_topic_automatically;
+    use crate::auto_create::create_topics_automatically;
     use crate::testing::{Node, config};
 
     /// A node that has the topics `t` with 2 partitions and `u` with 2.
     fn node() -> Node {
         let mut node = Node { config: config("num.partitions=2"), ..Node::new() };
         for (seed, name) in [(1, "t"), (2, "u")] {
-            let records = create_topic_automatically(node.view(), name, &mut SimRng::new(seed)).unwrap();
+            let records = create_topics_automatically(node.view(), [name], &mut SimRng::new(seed)).0;
             node.commit(&records);
         }
         node
@@ -230,7 +230,7 @@ mod tests {
         }
         let image = crate::testing::image([crate::testing::broker(1), crate::testing::broker(2)]);
         let mut two = Node { image, ..node() };
-        let records = create_topic_automatically(two.view(), "t", &mut SimRng::new(1)).unwrap();
+        let records = create_topics_automatically(two.view(), ["t"], &mut SimRng::new(1)).0;
         two.commit(&records);
         let (_, answers) = decide_on(&two, vec![assigned_to(3, &[&[1, 2]])], 1);
         assert!(answers[0].1 == 39 && answers[0].2.starts_with(&format!("{start} {uneven}")), "{answers:?}");

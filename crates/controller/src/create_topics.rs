@@ -39,20 +39,28 @@ pub fn create_topics<'a>(
     (records, CreateTopicsResponse { topics, ..CreateTopicsResponse::default() })
 }
 
-/// A topic to be made, checked by the same rules as one of a request.
-///
-/// # Errors
-/// What the response would say about the topic.
-pub(crate) fn create_topic(view: View<'_>, topic: CreatableTopic<'_>, rng: &mut dyn Rng) -> Result<Records, ApiError> {
-    let request = CreateTopicsRequest { topics: vec![topic], ..CreateTopicsRequest::default() };
-    let (records, mut results) = decide(view, &CreateTopicsRequest { timeout_ms: 1, ..request }, rng)?;
-    match results.pop() {
-        Some(result) if result.error_code != 0 => Err(ApiError {
-            code: ErrorCode(result.error_code),
-            message: result.error_message.map(|m| Cow::Owned(m.into_owned())),
-        }),
-        _ => Ok(records),
+/// Makes the records of one of `topics` after the other, each checked by the same rules as the only one of a request; the
+/// errors are what the response would say.
+pub(crate) fn creator(
+    view: View<'_>,
+    topics: &[CreatableTopic<'_>],
+) -> impl Fn(&CreatableTopic<'_>, &mut dyn Rng) -> Result<Records, ApiError> {
+    let existing = ExistingNames::new(view, topics.iter().map(|topic| &*topic.name));
+    move |topic, rng| {
+        if topic.name == METADATA_TOPIC {
+            return Err(prohibited());
+        }
+        check_partition_count(view, &[topic])?;
+        let mut records = Records::new();
+        NewTopic::check(view, topic, &existing, rng)?.create(view, topic, &mut records, rng);
+        check_records(&records)?;
+        Ok(records)
     }
+}
+
+fn prohibited() -> ApiError {
+    let message = format!("Creation of internal topic {METADATA_TOPIC} is prohibited.");
+    ApiError::new(ErrorCode::INVALID_REQUEST, message)
 }
 
 fn decide<'a>(
@@ -70,7 +78,7 @@ fn decide<'a>(
             return Err(ApiError::code(ErrorCode::REQUEST_TIMED_OUT));
         }
         check_partition_count(view, &wanted)?;
-        let existing = ExistingNames::new(view, &wanted);
+        let existing = ExistingNames::new(view, wanted.iter().map(|topic| &*topic.name));
         for topic in wanted {
             match NewTopic::check(view, topic, &existing, rng) {
                 Ok(new) => results.push(new.create(view, topic, &mut records, rng)),
@@ -83,8 +91,7 @@ fn decide<'a>(
         results.push(refused(&name, &ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic name.")));
     }
     if let Some(topic) = request.topics.iter().find(|t| t.name == METADATA_TOPIC) {
-        let message = format!("Creation of internal topic {METADATA_TOPIC} is prohibited.");
-        results.push(refused(&topic.name, &ApiError::new(ErrorCode::INVALID_REQUEST, message)));
+        results.push(refused(&topic.name, &prohibited()));
     }
     if request.validate_only {
         records.clear();
@@ -128,8 +135,8 @@ fn refused<'a>(name: &Cow<'a, str>, error: &ApiError) -> CreatableTopicResult<'a
 struct ExistingNames(HashMap<String, String>);
 
 impl ExistingNames {
-    fn new(view: View<'_>, topics: &[&CreatableTopic<'_>]) -> Self {
-        if !topics.iter().any(|t| has_collision_characters(&t.name)) {
+    fn new<'n>(view: View<'_>, mut wanted: impl Iterator<Item = &'n str>) -> Self {
+        if !wanted.any(has_collision_characters) {
             return Self(HashMap::new());
         }
         let names = view.image.topics().iter().map(|t| &*t.name).filter(|name| has_collision_characters(name));

@@ -173,14 +173,14 @@ mod tests {
     use milena_protocol::messages::delete_topics_request::DeleteTopicState;
 
     use super::*;
-    use crate::auto_create::create_topic_automatically;
+    use crate::auto_create::create_topics_automatically;
     use crate::testing::{Node, config};
 
     /// A node that has the topics `t` and `u`, and their ids.
     fn node() -> (Node, Uuid, Uuid) {
         let mut node = Node::new();
         for (seed, name) in [(1, "t"), (2, "u")] {
-            let records = create_topic_automatically(node.view(), name, &mut SimRng::new(seed)).unwrap();
+            let records = create_topics_automatically(node.view(), [name], &mut SimRng::new(seed)).0;
             node.commit(&records);
         }
         let id = |name| node.image.topics().get(name).unwrap().id;

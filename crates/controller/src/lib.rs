@@ -27,12 +27,12 @@ mod testing;
 mod view;
 
 pub use alter_configs::{alter_configs, incremental_alter_configs};
-pub use auto_create::{create_topic_automatically, is_internal};
+pub use auto_create::{create_topics_automatically, is_internal};
 pub use create_partitions::create_partitions;
 pub use create_topics::create_topics;
 pub use delete_topics::delete_topics;
 pub use error::ApiError;
 pub use limits::MAX_RECORDS;
-pub use name::validate_topic_name;
+pub use name::{MAX_NAME_LENGTH, validate_topic_name};
 pub use producer_ids::{PRODUCER_ID_BLOCK, ProducerIdBlock, allocate_producer_ids};
 pub use view::{Records, View};

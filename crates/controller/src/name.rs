@@ -5,7 +5,7 @@ use milena_protocol::ErrorCode;
 use crate::error::ApiError;
 
 /// Longest name of a topic, in UTF-16 units: a partition's directory has room for its number behind it.
-const MAX_NAME_LENGTH: usize = 249;
+pub const MAX_NAME_LENGTH: usize = 249;
 
 /// Checks the name of a topic.
 ///

@@ -227,7 +227,9 @@ impl Engine for Groups {
             Request::CommitInTransaction { request, producer } => {
                 self.commit(ticket, &request, Origin::Transaction(producer), cx);
             }
-            Request::Fetch { group, require_stable } => self.fetch(ticket, &group, require_stable, cx),
+            Request::Fetch { group, require_stable, most_bytes } => {
+                self.fetch(ticket, &group, require_stable, most_bytes, cx);
+            }
             Request::DeleteOffsets(request) => self.delete_offsets(ticket, &request, cx),
             Request::List(filter) => self.list(ticket, &filter, cx),
             Request::Describe(ids) => self.describe(ticket, ids, cx),

@@ -17,6 +17,23 @@ pub struct ListenerConfig {
     pub port: u16,
 }
 
+/// How many connections there may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// At once; further ones wait to be accepted (`max.connections`).
+    pub max: usize,
+    /// At once from one address; further ones are closed (`max.connections.per.ip`).
+    pub max_per_ip: usize,
+    /// Exceptions to `max_per_ip` (`max.connections.per.ip.overrides`).
+    pub per_ip_overrides: HashMap<IpAddr, usize>,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self { max: i32::MAX as usize, max_per_ip: i32::MAX as usize, per_ip_overrides: HashMap::new() }
+    }
+}
+
 /// Everything a server needs to know.
 #[derive(Debug, Clone)]
 pub struct NetConfig {
@@ -26,8 +43,8 @@ pub struct NetConfig {
     pub reactors: Option<usize>,
     /// Longest frame taken, in bytes without the prefix (`socket.request.max.bytes`).
     pub max_frame_bytes: usize,
-    /// Bytes that half-received frames may take in memory together, before connections that need more wait to be read
-    /// (`queued.max.request.bytes`).
+    /// Bytes that half-received frames and requests that wait may take in memory together, before connections that need
+    /// more wait to be read (`queued.max.request.bytes`).
     pub max_receive_memory_bytes: u64,
     /// While memory for half-received frames is short, those that made no progress for this long are closed
     /// (`milena.stalled.request.ms`).
@@ -40,12 +57,8 @@ pub struct NetConfig {
     /// A connection without traffic and without an outstanding reply is closed after this
     /// (`connections.max.idle.ms`); `None` is never.
     pub max_idle: Option<Duration>,
-    /// Connections at once; further ones wait to be accepted (`max.connections`).
-    pub max_connections: usize,
-    /// Connections at once from one address; further ones are closed (`max.connections.per.ip`).
-    pub max_connections_per_ip: usize,
-    /// Exceptions to `max_connections_per_ip` (`max.connections.per.ip.overrides`).
-    pub max_connections_per_ip_overrides: HashMap<IpAddr, usize>,
+    /// How many connections there may be; see [`BoundServer::limits`](crate::BoundServer::limits) to change them.
+    pub connections: ConnectionLimits,
     /// Kernel send buffer in bytes (`socket.send.buffer.bytes`); `None` lets the kernel adapt it.
     pub send_buffer_bytes: Option<usize>,
     /// Kernel receive buffer in bytes (`socket.receive.buffer.bytes`); `None` lets the kernel adapt it.
@@ -65,9 +78,7 @@ impl Default for NetConfig {
             max_in_flight: 1000,
             max_unsent_bytes: 1 << 20,
             max_idle: Some(Duration::from_secs(600)),
-            max_connections: i32::MAX as usize,
-            max_connections_per_ip: i32::MAX as usize,
-            max_connections_per_ip_overrides: HashMap::new(),
+            connections: ConnectionLimits::default(),
             send_buffer_bytes: None,
             receive_buffer_bytes: None,
             backlog: 50,

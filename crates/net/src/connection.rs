@@ -176,7 +176,7 @@ impl<S: Service> Connection<S> {
             }
             let gate = Gate::default();
             let mut frames = Frames::new(self.received.bytes_mut(), max_frame_bytes, &gate);
-            let mut replies = Replies::new(&mut self.queue, &gate, limits);
+            let mut replies = Replies::new(&mut self.queue, &gate, &self.reactor.shared.memory, limits);
             self.service.serve(session, &mut frames, &mut replies);
             let (taken, bytes) = (frames.taken(), frames.taken_bytes());
             if !replies.complete(taken) || taken == 0 {

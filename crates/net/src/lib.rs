@@ -18,9 +18,10 @@ mod service;
 mod stream;
 mod warm;
 
-pub use config::{ListenerConfig, NetConfig};
+pub use config::{ConnectionLimits, ListenerConfig, NetConfig};
 pub use error::NetError;
 pub use frames::Frames;
+pub use limits::{Claim, Connections};
 pub use outgoing::{FileOwner, FileRange, Outgoing};
 pub use replies::{LocalBoxFuture, Pipelining, Replies, Reply};
 pub use server::{BoundServer, Server};

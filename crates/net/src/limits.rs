@@ -8,18 +8,18 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 
+use crate::ConnectionLimits;
+
 /// How many connections there are, and from where.
 #[derive(Debug)]
-pub(crate) struct Connections {
-    max: usize,
-    max_per_ip: usize,
-    overrides: HashMap<IpAddr, usize>,
+pub struct Connections {
     counts: Mutex<Counts>,
     room: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
+    limits: ConnectionLimits,
     total: usize,
     per_ip: HashMap<IpAddr, usize>,
 }
@@ -37,8 +37,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connections {
-    pub(crate) fn new(max: usize, max_per_ip: usize, overrides: HashMap<IpAddr, usize>) -> Self {
-        Self { max, max_per_ip, overrides, counts: Mutex::default(), room: Notify::new() }
+    pub(crate) fn new(limits: ConnectionLimits) -> Self {
+        let counts = Counts { limits, total: 0, per_ip: HashMap::new() };
+        Self { counts: Mutex::new(counts), room: Notify::new() }
+    }
+
+    /// From now on these limits hold. Connections that are there stay.
+    pub fn limit(&self, limits: ConnectionLimits) {
+        lock(&self.counts).limits = limits;
+        self.room.notify_waiters();
+    }
+
+    fn is_full(&self) -> bool {
+        let counts = lock(&self.counts);
+        counts.total >= counts.limits.max
     }
 
     /// Connections now.
@@ -51,7 +63,7 @@ impl Connections {
         loop {
             let mut freed = std::pin::pin!(self.room.notified());
             freed.as_mut().enable();
-            if self.total() < self.max {
+            if !self.is_full() {
                 return;
             }
             freed.await;
@@ -60,8 +72,8 @@ impl Connections {
 
     /// Admits one more from `ip`, unless there are too many from there; then the limit.
     pub(crate) fn admit(self: &Arc<Self>, ip: IpAddr) -> Result<Permit, usize> {
-        let max = self.overrides.get(&ip).copied().unwrap_or(self.max_per_ip);
         let mut counts = lock(&self.counts);
+        let max = counts.limits.per_ip_overrides.get(&ip).copied().unwrap_or(counts.limits.max_per_ip);
         let from_there = counts.per_ip.entry(ip).or_default();
         if *from_there >= max {
             if *from_there == 0 {
@@ -90,7 +102,7 @@ impl Drop for Permit {
     }
 }
 
-/// Memory for bytes received and not served. Once claims reach the limit, connections that would need more memory are
+/// Memory for bytes received whose requests are not done. Once claims reach the limit, connections that would need more memory are
 /// not read; those that have what their frame needs are. The last claim may exceed the limit.
 #[derive(Debug)]
 pub(crate) struct ReceiveMemory {
@@ -145,6 +157,27 @@ impl ReceiveMemory {
     }
 }
 
+/// Memory that a request takes while it waits for its answer, among what received bytes may take together. It is given
+/// back when this is dropped, whether or not the connection is still there.
+#[derive(Debug)]
+pub struct Claim {
+    memory: Arc<ReceiveMemory>,
+    bytes: u64,
+}
+
+impl Claim {
+    pub(crate) fn new(memory: &Arc<ReceiveMemory>, bytes: u64) -> Self {
+        memory.change(0, bytes);
+        Self { memory: Arc::clone(memory), bytes }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.memory.change(self.bytes, 0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,14 +185,29 @@ mod tests {
     #[test]
     fn an_address_has_its_own_limit() {
         let [near, far] = [IpAddr::from([127, 0, 0, 1]), IpAddr::from([10, 0, 0, 1])];
-        let connections = Arc::new(Connections::new(100, 2, HashMap::from([(far, 0)])));
+        let limits =
+            |max_per_ip| ConnectionLimits { max: 100, max_per_ip, per_ip_overrides: HashMap::from([(far, 0)]) };
+        let connections = Arc::new(Connections::new(limits(2)));
         let held = [connections.admit(near).unwrap(), connections.admit(near).unwrap()];
         assert_eq!(connections.admit(near).unwrap_err(), 2);
         assert_eq!(connections.admit(far).unwrap_err(), 0);
+        connections.limit(limits(3));
+        assert!(connections.admit(near).is_ok());
         drop(held);
         assert_eq!(connections.total(), 0);
-        assert!(connections.admit(near).is_ok());
+        connections.limit(limits(0));
+        assert_eq!(connections.admit(near).unwrap_err(), 0);
         assert!(lock(&connections.counts).per_ip.is_empty());
+    }
+
+    #[test]
+    fn what_a_request_takes_counts_until_it_is_dropped() {
+        let memory = Arc::new(ReceiveMemory::new(100));
+        let claims = [Claim::new(&memory, 60), Claim::new(&memory, 60)];
+        assert!(memory.is_short() && memory.wait(1, Waker::noop()));
+        drop(claims);
+        assert!(!memory.is_short() && !memory.is_wanted());
+        assert_eq!(memory.claimed.load(Ordering::SeqCst), 0);
     }
 
     #[test]

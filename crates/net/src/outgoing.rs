@@ -57,6 +57,15 @@ pub(crate) enum Piece<'a> {
     File(&'a FileRange),
 }
 
+/// A reply is longer than a frame can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+impl TooLong {
+    /// For the log.
+    pub(crate) const REASON: &str = "a reply of 2 GiB or more";
+}
+
 /// Where a frame began in an [`Outgoing`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mark {
@@ -140,12 +149,19 @@ impl Outgoing {
         mark
     }
 
-    /// Ends the frame begun at `mark`: sets its length prefix.
-    pub(crate) fn seal(&mut self, mark: Mark) {
+    /// Ends the frame begun at `mark`: sets its length prefix. One that is longer than a prefix can say is dropped.
+    ///
+    /// # Errors
+    /// [`TooLong`].
+    pub(crate) fn seal(&mut self, mark: Mark) -> Result<(), TooLong> {
         let body = self.bytes.len().checked_sub(mark.bytes + PREFIX_BYTES);
         let body = body.expect("a reply's writer only appends");
-        let len = i32::try_from(body as u64 + (self.file_bytes - mark.file_bytes)).expect("a reply is below 2 GiB");
+        let Ok(len) = i32::try_from(body as u64 + (self.file_bytes - mark.file_bytes)) else {
+            self.abandon(mark);
+            return Err(TooLong);
+        };
         self.bytes[mark.bytes..mark.bytes + PREFIX_BYTES].copy_from_slice(&len.to_be_bytes());
+        Ok(())
     }
 
     /// Drops the frame begun at `mark`.
@@ -168,9 +184,13 @@ impl Outgoing {
     }
 
     /// Appends a frame of its own, see [`Self::new`].
-    pub(crate) fn append_frame(&mut self, mut frame: Self) {
-        frame.seal(Mark::default());
+    ///
+    /// # Errors
+    /// [`TooLong`].
+    pub(crate) fn append_frame(&mut self, mut frame: Self) -> Result<(), TooLong> {
+        frame.seal(Mark::default())?;
         self.append(frame);
+        Ok(())
     }
 
     /// What is to be sent next.
@@ -279,10 +299,10 @@ mod tests {
         out.bytes.extend_from_slice(b"head");
         out.file(range(100, 7));
         out.bytes.extend_from_slice(b"tail");
-        out.seal(mark);
+        out.seal(mark).unwrap();
         let mut later = Outgoing::new();
         later.file(range(0, 3));
-        out.append_frame(later);
+        out.append_frame(later).unwrap();
         assert_eq!(out.len(), 4 + 4 + 7 + 4 + 4 + 3);
         let expected = [
             (b"\0\0\0\x0fhead".to_vec(), 0, 0),
@@ -301,7 +321,7 @@ mod tests {
             let mark = out.begin();
             out.bytes.extend(std::iter::repeat_n(len, usize::from(len)));
             out.file(range(1000, 5));
-            out.seal(mark);
+            out.seal(mark).unwrap();
         }
         let sent = pieces(&mut out, 3);
         let bytes: Vec<u8> = sent.iter().flat_map(|(bytes, ..)| bytes.clone()).collect();
@@ -311,6 +331,21 @@ mod tests {
         let ranges: Vec<_> =
             sent.iter().filter(|(bytes, ..)| bytes.is_empty()).map(|&(_, at, len)| (at, len)).collect();
         assert_eq!(ranges, [(1000, 3), (1003, 2)].repeat(20));
+    }
+
+    #[test]
+    fn a_frame_that_is_too_long_for_its_prefix_is_dropped() {
+        let mut out = Outgoing::empty();
+        let mark = out.begin();
+        out.bytes.push(1);
+        out.file(range(0, i32::MAX as u64));
+        assert_eq!((out.seal(mark), out.is_empty(), out.len()), (Err(TooLong), true, 0));
+        let mut frame = Outgoing::new();
+        frame.file(range(0, 1 << 32));
+        assert_eq!((out.append_frame(frame), out.is_empty()), (Err(TooLong), true));
+        let mark = out.begin();
+        out.file(range(0, i32::MAX as u64));
+        assert_eq!(out.seal(mark), Ok(()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Outgoing, TooLong};
 use crate::replies::{Content, LocalBoxFuture, Pipelining, Reply, ReplyLimits};
 
 /// File ranges in one connection's output from which on its next frames wait.
@@ -192,16 +192,17 @@ impl ReplyQueue {
     }
 
     fn send(&mut self, reply: Reply, after: Outgoing) {
-        match reply.content {
-            Content::Nothing => {}
+        let sealed = match reply.content {
+            Content::Nothing => Ok(()),
             Content::Frame(frame) => self.out.append_frame(frame),
             Content::Write(write) => {
                 let mark = self.out.begin();
                 write(&mut self.out);
-                self.out.seal(mark);
+                self.out.seal(mark)
             }
-        }
-        match reply.close {
+        };
+        let close = reply.close.or(sealed.err().map(|TooLong| Cow::Borrowed(TooLong::REASON)));
+        match close {
             Some(reason) => self.close_as(Closing { reason, now: false }),
             None => self.out.append(after),
         }

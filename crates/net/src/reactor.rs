@@ -28,7 +28,7 @@ const SWEEP_EVERY: (Duration, Duration) = (Duration::from_millis(10), Duration::
 pub(crate) struct Shared {
     pub(crate) config: NetConfig,
     pub(crate) connections: Arc<Connections>,
-    pub(crate) memory: ReceiveMemory,
+    pub(crate) memory: Arc<ReceiveMemory>,
 }
 
 /// A connection on its way to its reactor.

@@ -5,9 +5,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::Outgoing;
 use crate::frames::Gate;
+use crate::limits::{Claim, ReceiveMemory};
+use crate::outgoing::TooLong;
 use crate::queue::ReplyQueue;
 
 /// A boxed future that stays on its thread.
@@ -89,6 +92,7 @@ impl fmt::Debug for Reply {
 pub struct Replies<'a> {
     queue: &'a mut ReplyQueue,
     gate: &'a Gate,
+    memory: &'a Arc<ReceiveMemory>,
     limits: ReplyLimits,
     given: usize,
 }
@@ -101,20 +105,38 @@ pub(crate) struct ReplyLimits {
 }
 
 impl<'a> Replies<'a> {
-    pub(crate) fn new(queue: &'a mut ReplyQueue, gate: &'a Gate, limits: ReplyLimits) -> Self {
-        Self { queue, gate, limits, given: 0 }
+    pub(crate) fn new(
+        queue: &'a mut ReplyQueue,
+        gate: &'a Gate,
+        memory: &'a Arc<ReceiveMemory>,
+        limits: ReplyLimits,
+    ) -> Self {
+        Self { queue, gate, memory, limits, given: 0 }
+    }
+
+    /// Counts `bytes` among the memory of received bytes: whoever copies a frame to answer it later keeps this with the
+    /// copy. While memory is short, connections that need more are not read.
+    pub fn claim(&self, bytes: usize) -> Claim {
+        Claim::new(self.memory, bytes as u64)
     }
 
     /// A reply that is ready: `write` appends it to the connection's buffer, without a length prefix.
     pub fn ready<R>(&mut self, write: impl FnOnce(&mut Outgoing) -> R) -> R {
-        let result = self.queue.append(|out| {
+        let (result, sealed) = self.queue.append(|out| {
             let mark = out.begin();
             let result = write(out);
-            out.seal(mark);
-            result
+            (result, out.seal(mark))
         });
-        self.given();
+        self.sealed(sealed);
         result
+    }
+
+    /// A reply is ready; one that is too long ends the connection.
+    fn sealed(&mut self, sealed: Result<(), TooLong>) {
+        if sealed.is_err() {
+            self.queue.close(Cow::Borrowed(TooLong::REASON));
+        }
+        self.given();
     }
 
     /// As [`Self::ready`]; after an error there is no reply, and the frame still waits for one.
@@ -122,17 +144,17 @@ impl<'a> Replies<'a> {
     /// # Errors
     /// Those of `write`.
     pub fn try_ready<R, E>(&mut self, write: impl FnOnce(&mut Outgoing) -> Result<R, E>) -> Result<R, E> {
-        let result = self.queue.append(|out| {
+        let (result, sealed) = self.queue.append(|out| {
             let mark = out.begin();
             let result = write(out);
-            match &result {
-                Ok(_) => out.seal(mark),
-                Err(_) => out.abandon(mark),
+            if result.is_err() {
+                out.abandon(mark);
+                return (result, Ok(()));
             }
-            result
+            (result, out.seal(mark))
         });
         if result.is_ok() {
-            self.given();
+            self.sealed(sealed);
         }
         result
     }

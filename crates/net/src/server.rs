@@ -27,6 +27,7 @@ pub(crate) struct Listener {
 pub struct BoundServer {
     config: NetConfig,
     listeners: Vec<Listener>,
+    connections: Arc<Connections>,
 }
 
 /// A running server; dropping it stops it without waiting for requests in flight.
@@ -43,21 +44,21 @@ impl BoundServer {
         self.listeners.iter().map(|listener| (Arc::clone(&listener.name), listener.address)).collect()
     }
 
+    /// The limits of connections, to be changed while the server runs.
+    pub fn limits(&self) -> Arc<Connections> {
+        Arc::clone(&self.connections)
+    }
+
     /// Starts the reactor threads, which accept and serve connections until [`Server::stop`].
     ///
     /// # Errors
     /// [`NetError::Reactor`]; then nothing runs.
     pub fn start<S: Service>(self, service: Arc<S>) -> Result<Server, NetError> {
         let addresses = self.local_addrs();
-        let Self { config, listeners } = self;
+        let Self { config, listeners, connections } = self;
         let reactors = config.reactors.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1);
-        let connections = Connections::new(
-            config.max_connections,
-            config.max_connections_per_ip,
-            config.max_connections_per_ip_overrides.clone(),
-        );
-        let memory = ReceiveMemory::new(config.max_receive_memory_bytes);
-        let shared = Arc::new(Shared { config, connections: Arc::new(connections), memory });
+        let memory = Arc::new(ReceiveMemory::new(config.max_receive_memory_bytes));
+        let shared = Arc::new(Shared { config, connections, memory });
         let (stop, stopped) = watch::channel(None);
         let (outboxes, inboxes): (Vec<_>, Vec<_>) = (0..reactors).map(|_| mpsc::channel(INBOX_CONNECTIONS)).unzip();
         let outboxes: Arc<[_]> = outboxes.into();
@@ -104,7 +105,8 @@ impl Server {
     /// [`NetError::Resolve`], [`NetError::AddressInUse`] or [`NetError::Bind`], for the first listener that fails.
     pub fn bind(config: NetConfig) -> Result<BoundServer, NetError> {
         let listeners = config.listeners.iter().map(|listener| listen(listener, &config)).collect::<Result<_, _>>()?;
-        Ok(BoundServer { config, listeners })
+        let connections = Arc::new(Connections::new(config.connections.clone()));
+        Ok(BoundServer { config, listeners, connections })
     }
 
     /// [`Self::bind`] and [`BoundServer::start`] in one.

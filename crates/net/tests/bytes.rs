@@ -169,3 +169,13 @@ fn a_slow_reader_gets_everything() {
     }
     client.echo(b"r2");
 }
+
+#[test]
+fn a_reply_that_no_frame_can_hold_ends_the_connection_after_those_before_it() {
+    let (running, _) = with_file();
+    let mut client = running.connect();
+    client.send(&[b"r1", b"L", b"r2"]);
+    assert_eq!(client.receive(), b"r1");
+    client.assert_finished();
+    running.connect().echo(b"r3");
+}

@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Client, Event, PATIENCE, Running, config, framed};
-use milena_net::NetConfig;
+use milena_net::{ConnectionLimits, NetConfig, Server};
 
 /// Waits until `count` connections are left.
 fn wait_for_connections(running: &Running, count: usize) {
@@ -45,7 +45,8 @@ fn a_thousand_connections_are_served() {
 
 #[test]
 fn connections_from_one_address_are_limited() {
-    let running = Running::start(NetConfig { max_connections_per_ip: 2, ..config() });
+    let connections = ConnectionLimits { max_per_ip: 2, ..Default::default() };
+    let running = Running::start(NetConfig { connections, ..config() });
     let mut first = running.connect();
     let mut second = running.connect();
     first.echo(b"r1");
@@ -59,8 +60,9 @@ fn connections_from_one_address_are_limited() {
 
 #[test]
 fn an_address_may_have_a_limit_of_its_own() {
-    let overrides = std::collections::HashMap::from([([127, 0, 0, 1].into(), 1)]);
-    let running = Running::start(NetConfig { max_connections_per_ip_overrides: overrides, ..config() });
+    let per_ip_overrides = std::collections::HashMap::from([([127, 0, 0, 1].into(), 1)]);
+    let connections = ConnectionLimits { per_ip_overrides, ..Default::default() };
+    let running = Running::start(NetConfig { connections, ..config() });
     let mut first = running.connect();
     first.echo(b"r1");
     running.connect().assert_gone();
@@ -69,7 +71,8 @@ fn an_address_may_have_a_limit_of_its_own() {
 
 #[test]
 fn connections_beyond_the_limit_wait_until_another_ends() {
-    let running = Running::start(NetConfig { max_connections: 1, ..config() });
+    let connections = ConnectionLimits { max: 1, ..Default::default() };
+    let running = Running::start(NetConfig { connections, ..config() });
     let mut first = running.connect();
     first.echo(b"r1");
     let mut second = running.connect();
@@ -82,6 +85,22 @@ fn connections_beyond_the_limit_wait_until_another_ends() {
     let one_after_the_other =
         [Event::Connected, served(b"r1"), served(b"r3"), Event::Disconnected, Event::Connected, served(b"r2")];
     assert_eq!(connections, one_after_the_other);
+}
+
+#[test]
+fn a_limit_that_is_raised_lets_those_in_that_wait() {
+    let connections = ConnectionLimits { max: 1, ..Default::default() };
+    let bound = Server::bind(NetConfig { connections, ..config() }).unwrap();
+    let limits = bound.limits();
+    let lab = std::sync::Arc::new(common::Lab::default());
+    let running = Running { server: bound.start(std::sync::Arc::clone(&lab)).unwrap(), lab };
+    let mut first = running.connect();
+    first.echo(b"r1");
+    let mut second = running.connect();
+    second.send(&[b"r2"]);
+    limits.limit(ConnectionLimits { max: 2, ..Default::default() });
+    assert_eq!(second.receive(), b"r2");
+    first.echo(b"r3");
 }
 
 #[test]
@@ -130,4 +149,20 @@ fn while_memory_is_short_a_frame_that_makes_no_progress_is_given_up() {
     let mut other = running.connect();
     other.echo(b"r2");
     holder.assert_gone();
+}
+
+#[test]
+fn memory_of_requests_that_wait_counts_too() {
+    let running = Running::start(NetConfig { max_receive_memory_bytes: 100_000, ..config() });
+    let mut holder = running.connect();
+    let frame = [&b"m1"[..], &[1; 150_000]].concat();
+    holder.send(&[&frame]);
+    running.lab.wait_for(&Event::Served(frame), 1);
+    let mut other = running.connect();
+    other.send(&[b"r2"]);
+    running.lab.open(b'1');
+    assert_eq!((holder.receive(), other.receive()), (b"released".to_vec(), b"r2".to_vec()));
+    let events = running.lab.events();
+    let place = |event: &Event| events.iter().position(|other| other == event).unwrap();
+    assert!(place(&Event::Released) < place(&Event::Served(b"r2".to_vec())), "{events:?}");
 }

@@ -13,6 +13,7 @@ use milena_quorum::{ControllerRegistration, MetadataLog, MetadataLogOptions, Top
 
 use super::directories;
 use super::{Broker, BrokerError, Report, registration};
+use crate::auto_topics::AutoTopics;
 use crate::cleaner::LogCleaner;
 use crate::controller::Controller;
 use crate::coordinators::Coordinators;
@@ -27,7 +28,7 @@ use crate::published::Published;
 use crate::publisher::{Publisher, with_dynamic};
 use crate::replica_directories::{self, topic_defaults};
 use crate::replicas::Replicas;
-use crate::settings::{PartitionSettings, net_config};
+use crate::settings::{PartitionSettings, connection_limits, net_config};
 use crate::storage::{Found, Storage, Wanted};
 
 /// How long a fetch session must be unused before a new one may take its place; Kafka has no setting for it either.
@@ -173,8 +174,10 @@ impl Parts {
             storage: Arc::clone(&storage),
             coordinators: Arc::clone(&coordinators),
             readers: readers.clone(),
+            connections: bound.limits(),
         };
         publisher.set_io_threads(&publisher.live.config.load());
+        publisher.connections.limit(connection_limits(&publisher.live.config.load()));
         let cordoned = storage.take_cordoned();
         publisher.follow(log.unfence_broker(node_id, &cordoned, defaults, clock.now_ms())?);
         publisher.follow(log.report_recovered(node_id, clock.now_ms())?);
@@ -189,13 +192,16 @@ impl Parts {
             Maintenance::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live), handle.clone())
                 .map_err(BrokerError::Thread)?;
         let looks = handle.clone();
-        storage.mover().on_caught_up(move || looks.try_change(|_| Vec::new()));
+        storage.mover().on_caught_up(move || {
+            looks.try_change(|_| Vec::new());
+        });
         let cleaner = LogCleaner::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live))
             .map_err(BrokerError::Thread)?;
         let ports = Ports {
             replicas: Arc::clone(&replicas),
             live,
             controller: handle,
+            auto_topics: AutoTopics::default(),
             maintenance: maintenance.handle(),
             coordinators: Arc::clone(&coordinators),
             fetch_sessions: FetchSessions::new(slots, SESSION_EVICTION),

@@ -5,14 +5,14 @@ fn slot(index: i32) -> Slot {
     Slot::new(topic, index, Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))
 }
 
-fn key(index: i32) -> SlotKey {
-    SlotKey::Name("t".into(), index)
+fn key() -> TopicKey {
+    TopicKey::Name("t".into())
 }
 
 fn partitions(count: i32) -> FetchPartitions {
     let mut partitions = FetchPartitions::default();
     for index in 0..count {
-        partitions.entry(key(index), || slot(index));
+        partitions.topic(key()).entry(index, || slot(index));
     }
     partitions
 }
@@ -27,20 +27,27 @@ fn served_partitions_go_behind_the_others_and_are_still_found() {
     partitions.rotate(|at| at == 0 || at == 3);
     assert_eq!(order(&mut partitions), [1, 2, 4, 0, 3]);
     for index in 0..5 {
-        assert_eq!(partitions.entry(key(index), || unreachable!()).index, index);
+        assert_eq!(partitions.topic(key()).entry(index, || unreachable!()).index, index);
     }
 }
 
 #[test]
 fn a_forgotten_partition_is_gone_and_the_others_are_still_found() {
     let mut partitions = partitions(4);
-    partitions.forget([key(1), key(7)]);
+    partitions.forget([(key(), [1, 7])]);
     assert_eq!(order(&mut partitions), [0, 2, 3]);
     for index in [0, 2, 3] {
-        assert_eq!(partitions.entry(key(index), || unreachable!()).index, index);
+        assert_eq!(partitions.topic(key()).entry(index, || unreachable!()).index, index);
     }
-    assert_eq!(partitions.entry(key(1), || slot(1)).index, 1);
+    assert_eq!(partitions.topic(key()).entry(1, || slot(1)).index, 1);
     assert_eq!(order(&mut partitions), [0, 2, 3, 1]);
+}
+
+#[test]
+fn nothing_is_kept_of_a_topic_without_partitions() {
+    let mut partitions = partitions(2);
+    partitions.forget([(key(), [0, 1]), (TopicKey::Id(Uuid::ZERO), [0, 1])]);
+    assert!(partitions.is_empty() && partitions.places.is_empty());
 }
 
 #[test]

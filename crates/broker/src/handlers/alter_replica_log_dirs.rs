@@ -1,6 +1,7 @@
 //! AlterReplicaLogDirs. v2: flexible. Answered when the moves have begun; they end when everything is copied.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use milena_controller::Records;
@@ -10,7 +11,6 @@ use milena_protocol::messages::alter_replica_log_dirs_response::{
     AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult, AlterReplicaLogDirsResponse,
 };
 use milena_protocol::{ApiKey, ErrorCode};
-use rustc_hash::FxHashMap;
 
 use crate::dispatch::frame;
 use crate::ports::Ports;
@@ -24,8 +24,8 @@ pub const API: Api = Api::later(ApiKey::ALTER_REPLICA_LOG_DIRS, 1..=2, handle);
 fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
-        let moves = asked(&call.request()?);
-        let (storage, replicas, begun) = (Arc::clone(&ports.storage), Arc::clone(&ports.replicas), moves.clone());
+        let moves: Arc<[Move]> = asked(&call.request()?).into();
+        let (storage, replicas, begun) = (Arc::clone(&ports.storage), Arc::clone(&ports.replicas), Arc::clone(&moves));
         // The controller's thread is the one that changes partitions.
         let altered = ports.controller.change(move |_| (Records::new(), storage.alter_directories(&replicas, &begun)));
         let errors = altered.await.unwrap_or_else(|_| vec![ErrorCode::KAFKA_STORAGE_ERROR; moves.len()]);
@@ -33,18 +33,21 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
     })
 }
 
-/// Each partition once, where it was named first; the directory that is named last counts.
+/// Each partition once, where it was named first; the directory that is named last counts. Names are copied once for all
+/// their partitions, however long they are.
 fn asked(request: &AlterReplicaLogDirsRequest<'_>) -> Vec<Move> {
     let mut moves: Vec<Move> = Vec::new();
-    let mut places: FxHashMap<(&str, i32), usize> = FxHashMap::default();
-    for directory in &request.dirs {
-        for topic in &directory.topics {
+    let mut topics: HashMap<&str, (Arc<str>, HashMap<i32, usize>)> = HashMap::new();
+    for asked in &request.dirs {
+        let directory: Arc<str> = (*asked.path).into();
+        for topic in &asked.topics {
+            let (name, places) = topics.entry(&topic.name).or_insert_with(|| ((*topic.name).into(), HashMap::new()));
             for &index in topic.partitions.iter() {
-                let at = *places.entry((&topic.name, index)).or_insert_with(|| {
-                    moves.push(Move { topic: topic.name.to_string(), index, directory: String::new() });
+                let at = *places.entry(index).or_insert_with(|| {
+                    moves.push(Move { topic: Arc::clone(name), index, directory: Arc::clone(&directory) });
                     moves.len() - 1
                 });
-                moves[at].directory = directory.path.to_string();
+                moves[at].directory = Arc::clone(&directory);
             }
         }
     }
@@ -54,10 +57,11 @@ fn asked(request: &AlterReplicaLogDirsRequest<'_>) -> Vec<Move> {
 /// One entry for each topic.
 fn answer<'m>(moves: &'m [Move], errors: &[ErrorCode]) -> AlterReplicaLogDirsResponse<'m> {
     let mut results: Vec<AlterReplicaLogDirTopicResult<'m>> = Vec::new();
-    let mut places: FxHashMap<&str, usize> = FxHashMap::default();
+    // A topic's moves share its name: it is told by where the name is, not by its bytes.
+    let mut places: HashMap<*const u8, usize> = HashMap::new();
     for (one, error) in moves.iter().zip(errors) {
-        let at = *places.entry(&one.topic).or_insert_with(|| {
-            let topic_name = Cow::Borrowed(one.topic.as_str());
+        let at = *places.entry(one.topic.as_ptr()).or_insert_with(|| {
+            let topic_name = Cow::Borrowed(&*one.topic);
             results.push(AlterReplicaLogDirTopicResult { topic_name, ..Default::default() });
             results.len() - 1
         });
@@ -65,4 +69,42 @@ fn answer<'m>(moves: &'m [Move], errors: &[ErrorCode]) -> AlterReplicaLogDirsRes
         results[at].partitions.push(result);
     }
     AlterReplicaLogDirsResponse { results, ..Default::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use milena_protocol::messages::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
+
+    use super::*;
+
+    fn directory(path: &str, topic: &str, partitions: Vec<i32>) -> AlterReplicaLogDir<'static> {
+        let topic = AlterReplicaLogDirTopic { name: topic.to_owned().into(), partitions: partitions.into() };
+        AlterReplicaLogDir { path: path.to_owned().into(), topics: vec![topic] }
+    }
+
+    #[test]
+    fn each_partition_moves_once_to_the_directory_that_is_named_last() {
+        let dirs =
+            vec![directory("/a", "t", vec![0, 1, 0]), directory("/b", "u", vec![0]), directory("/b", "t", vec![1])];
+        let moves = asked(&AlterReplicaLogDirsRequest { dirs });
+        let named = |one: &Move| (one.topic.to_string(), one.index, one.directory.to_string());
+        let expected = [("t", 0, "/a"), ("t", 1, "/b"), ("u", 0, "/b")];
+        assert_eq!(moves.iter().map(named).collect::<Vec<_>>(), expected.map(|(t, i, d)| (t.into(), i, d.into())));
+        let answered = answer(&moves, &[ErrorCode(1), ErrorCode(2), ErrorCode(3)]);
+        let told = |topic: &AlterReplicaLogDirTopicResult<'_>| {
+            let partitions = topic.partitions.iter().map(|told| (told.partition_index, told.error_code));
+            (topic.topic_name.to_string(), partitions.collect())
+        };
+        let expected = [("t".to_owned(), vec![(0, 1), (1, 2)]), ("u".to_owned(), vec![(0, 3)])];
+        assert_eq!(answered.results.iter().map(told).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn long_names_are_kept_once_for_all_their_partitions() {
+        let long = "n".repeat(32_000);
+        let moves = asked(&AlterReplicaLogDirsRequest { dirs: vec![directory(&long, &long, (0..1000).collect())] });
+        assert_eq!(moves.len(), 1000);
+        assert!(moves.iter().all(|one| Arc::ptr_eq(&one.topic, &moves[0].topic)));
+        assert!(moves.iter().all(|one| Arc::ptr_eq(&one.directory, &moves[0].directory)));
+    }
 }

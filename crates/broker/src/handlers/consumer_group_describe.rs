@@ -5,14 +5,16 @@ use std::sync::Arc;
 use milena_coordinator::group::{Reply as GroupReply, Request};
 use milena_net::{LocalBoxFuture, Reply};
 use milena_protocol::messages::consumer_group_describe_request::ConsumerGroupDescribeRequest;
-use milena_protocol::messages::consumer_group_describe_response::{ConsumerGroupDescribeResponse, DescribedGroup};
+use milena_protocol::messages::consumer_group_describe_response::{
+    Assignment, ConsumerGroupDescribeResponse, DescribedGroup, Member, TopicPartitions,
+};
 use milena_protocol::{ApiKey, ErrorCode, Str};
 
 use crate::authorized_operations;
 use crate::dispatch::frame;
 use crate::ports::Ports;
 use crate::registry::Api;
-use crate::request::{OwnedRequest, Refusal};
+use crate::request::{OwnedRequest, Refusal, Room};
 
 /// The registry's line.
 pub const API: Api = Api::later(ApiKey::CONSUMER_GROUP_DESCRIBE, 0..=1, handle);
@@ -22,15 +24,33 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
         let call = request.call();
         let asked: ConsumerGroupDescribeRequest<'_> = call.request()?;
         let mut groups = Vec::with_capacity(asked.group_ids.len());
+        let mut room = Room::default();
         for id in &asked.group_ids {
             let mut group = describe(id, &ports).await;
             if group.error_code == 0 {
                 group.authorized_operations = authorized_operations::group(asked.include_authorized_operations);
             }
+            room.take(bytes_of(&group))?;
             groups.push(group);
         }
         frame(|out| call.answer(out, &ConsumerGroupDescribeResponse { groups, ..Default::default() }))
     })
+}
+
+/// What a group takes in memory.
+fn bytes_of(group: &DescribedGroup<'_>) -> usize {
+    let topic = |topic: &TopicPartitions<'_>| {
+        size_of::<TopicPartitions<'_>>() + topic.topic_name.len() + size_of_val(&*topic.partitions)
+    };
+    let assignment = |assigned: &Assignment<'_>| assigned.topic_partitions.iter().map(topic).sum::<usize>();
+    let member = |member: &Member<'_>| {
+        let names: usize = member.subscribed_topic_names.iter().map(|name| size_of_val(name) + name.len()).sum();
+        let regex = member.subscribed_topic_regex.as_ref().map_or(0, |regex| regex.len());
+        let texts = member.member_id.len() + member.client_id.len() + member.client_host.len() + regex;
+        let assigned = assignment(&member.assignment) + assignment(&member.target_assignment);
+        size_of::<Member<'_>>() + texts + names + assigned
+    };
+    size_of::<DescribedGroup<'_>>() + group.members.iter().map(member).sum::<usize>()
 }
 
 async fn describe<'r>(id: &'r Str<'r>, ports: &Ports) -> DescribedGroup<'r> {

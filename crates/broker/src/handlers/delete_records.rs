@@ -1,6 +1,7 @@
 //! DeleteRecords. v2: flexible. An answer without error leaves when the new log start offsets are on disk.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use milena_log::LogError;
@@ -10,7 +11,6 @@ use milena_protocol::messages::delete_records_response::{
     DeleteRecordsPartitionResult, DeleteRecordsResponse, DeleteRecordsTopicResult,
 };
 use milena_protocol::{ApiKey, ErrorCode};
-use rustc_hash::FxHashMap;
 
 use crate::dispatch::frame;
 use crate::partition::Partition;
@@ -56,8 +56,8 @@ fn failed(partition_index: i32, error: ErrorCode) -> DeleteRecordsPartitionResul
 /// Answers each partition once, under one entry for each topic. Of one that is named several times the last offset counts.
 fn delete<'r>(request: &'r DeleteRecordsRequest<'r>, topics: &Topics) -> DeleteRecordsResponse<'r> {
     let mut answered: Vec<DeleteRecordsTopicResult<'r>> = Vec::with_capacity(request.topics.len());
-    let mut topic_places: FxHashMap<&str, usize> = FxHashMap::default();
-    let mut wanted: FxHashMap<(usize, i32), i64> = FxHashMap::default();
+    let mut topic_places: HashMap<&str, usize> = HashMap::new();
+    let mut wanted: HashMap<(usize, i32), i64> = HashMap::new();
     for topic in request.topics.iter().filter(|topic| !topic.partitions.is_empty()) {
         let at = *topic_places.entry(&topic.name).or_insert_with(|| {
             answered.push(DeleteRecordsTopicResult { name: Cow::Borrowed(&topic.name), ..Default::default() });
@@ -108,7 +108,7 @@ fn delete_from(topic: &str, partition: Result<&Partition, ErrorCode>, offset: i6
     });
     deleted.map_err(|error| match error {
         LogError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
-        _ => ErrorCode::KAFKA_STORAGE_ERROR,
+        _ => partition.failure(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! DescribeConfigs. v1: synonyms, source. v3: type, documentation. v4: flexible.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use milena_config::describe::{self, Entry, Options, Synonym};
 use milena_config::{BrokerConfig, Overrides, logger};
@@ -16,7 +17,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::ports::Ports;
 use crate::registry::Api;
-use crate::request::{Call, Refusal};
+use crate::request::{Call, Refusal, Room};
 
 /// The registry's line.
 pub const API: Api = Api::now(ApiKey::DESCRIBE_CONFIGS, 1..=4, handle);
@@ -28,10 +29,17 @@ fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refu
     let request: DescribeConfigsRequest<'_> = call.request()?;
     let (image, config) = (ports.image(), ports.config());
     let described = Described { image: &image, config: &config, node: ports.node.id };
-    call.answer(out, &response(&request, &described))
+    call.answer(out, &response(&request, &described, Room::default())?)
 }
 
-fn response<'r>(request: &'r DescribeConfigsRequest<'r>, described: &Described<'_>) -> DescribeConfigsResponse<'r> {
+/// What a resource takes of the room beside its entries: looking for those that are wanted takes its time, too.
+const RESOURCE_BYTES: usize = 2048;
+
+fn response<'r>(
+    request: &'r DescribeConfigsRequest<'r>,
+    described: &Described<'_>,
+    mut room: Room,
+) -> Result<DescribeConfigsResponse<'r>, Refusal> {
     let is_known = |resource: &DescribeConfigsResource<'_>| kind_of(resource).is_some();
     let all_known = request.resources.iter().all(is_known);
     let result = |resource: &'r DescribeConfigsResource<'r>| {
@@ -40,9 +48,19 @@ fn response<'r>(request: &'r DescribeConfigsRequest<'r>, described: &Described<'
         } else {
             Err(invalid("a resource of the request has an unknown type"))
         };
-        answer(resource, entries)
+        room.take(RESOURCE_BYTES + entries.iter().flatten().map(bytes_of).sum::<usize>())?;
+        Ok(answer(resource, entries))
     };
-    DescribeConfigsResponse { results: request.resources.iter().map(result).collect(), ..Default::default() }
+    let results = request.resources.iter().map(result).collect::<Result<_, Refusal>>()?;
+    Ok(DescribeConfigsResponse { results, ..Default::default() })
+}
+
+/// What an entry takes in memory.
+fn bytes_of(entry: &Entry) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let synonym = |synonym: &Synonym| size_of::<Synonym>() + synonym.name.len() + text(&synonym.value);
+    let synonyms: usize = entry.synonyms.iter().map(synonym).sum();
+    size_of::<Entry>() + entry.name.len() + text(&entry.value) + text(&entry.documentation) + synonyms
 }
 
 /// What is described.
@@ -72,10 +90,10 @@ impl Described<'_> {
         resource: &DescribeConfigsResource<'_>,
         request: &DescribeConfigsRequest<'_>,
     ) -> Result<Vec<Entry>, ApiError> {
-        let keys: Option<Vec<&str>> =
+        let keys: Option<BTreeSet<&str>> =
             resource.configuration_keys.as_ref().map(|keys| keys.iter().map(|key| &**key).collect());
         let options = Options {
-            keys: keys.as_deref(),
+            keys: keys.as_ref(),
             synonyms: request.include_synonyms,
             documentation: request.include_documentation,
         };

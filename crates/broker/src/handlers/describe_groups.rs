@@ -6,14 +6,16 @@ use std::sync::Arc;
 use milena_coordinator::group::{Reply as GroupReply, Request};
 use milena_net::{LocalBoxFuture, Reply};
 use milena_protocol::messages::describe_groups_request::DescribeGroupsRequest;
-use milena_protocol::messages::describe_groups_response::{DescribeGroupsResponse, DescribedGroup};
+use milena_protocol::messages::describe_groups_response::{
+    DescribeGroupsResponse, DescribedGroup, DescribedGroupMember,
+};
 use milena_protocol::{ApiKey, ErrorCode, Str};
 
 use crate::authorized_operations;
 use crate::dispatch::frame;
 use crate::ports::Ports;
 use crate::registry::Api;
-use crate::request::{OwnedRequest, Refusal};
+use crate::request::{OwnedRequest, Refusal, Room};
 
 /// The registry's line.
 pub const API: Api = Api::later(ApiKey::DESCRIBE_GROUPS, 0..=6, handle);
@@ -29,13 +31,25 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
         let asked: DescribeGroupsRequest<'_> = call.request()?;
         let version = call.header.version;
         let mut groups = Vec::with_capacity(asked.groups.len());
+        let mut room = Room::default();
         for id in &asked.groups {
             let ids = std::slice::from_ref(id);
             let answer = ports.coordinators.groups().request(id, Request::Describe(ids)).get().await;
-            groups.push(described(id, answer, asked.include_authorized_operations, version));
+            let group = described(id, answer, asked.include_authorized_operations, version);
+            room.take(bytes_of(&group))?;
+            groups.push(group);
         }
         frame(|out| call.answer(out, &DescribeGroupsResponse { groups, ..Default::default() }))
     })
+}
+
+/// What a group takes in memory.
+fn bytes_of(group: &DescribedGroup<'_>) -> usize {
+    let member = |member: &DescribedGroupMember<'_>| {
+        let texts = member.member_id.len() + member.client_id.len() + member.client_host.len();
+        size_of::<DescribedGroupMember<'_>>() + texts + member.member_metadata.len() + member.member_assignment.len()
+    };
+    size_of::<DescribedGroup<'_>>() + group.members.iter().map(member).sum::<usize>()
 }
 
 fn described<'r>(

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use milena_log::Log;
-use milena_net::Outgoing;
+use milena_net::{LocalBoxFuture, Outgoing, Reply};
 use milena_protocol::messages::describe_log_dirs_request::{DescribableLogDirTopic, DescribeLogDirsRequest};
 use milena_protocol::messages::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
@@ -15,14 +15,20 @@ use milena_protocol::messages::describe_log_dirs_response::{
 use milena_protocol::{ApiKey, ErrorCode};
 use rustc_hash::FxHashSet;
 
+use crate::dispatch;
 use crate::partition::Partition;
 use crate::ports::Ports;
 use crate::registry::Api;
 use crate::replicas::Topics;
-use crate::request::{Call, Refusal};
+use crate::request::{Call, OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::DESCRIBE_LOG_DIRS, 1..=5, handle);
+pub const API: Api = Api::later(ApiKey::DESCRIBE_LOG_DIRS, 1..=5, serve);
+
+/// A file system may take its time to say how large it is, and the lock of each partition is taken.
+fn serve(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+    Box::pin(dispatch::read(request, ports, handle))
+}
 
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeLogDirsRequest<'_> = call.request()?;

@@ -14,7 +14,7 @@ use milena_protocol::{ApiKey, ErrorCode};
 use crate::ports::Ports;
 use crate::registry::Api;
 use crate::replicas::Topics;
-use crate::request::{Call, Refusal};
+use crate::request::{Call, Refusal, Room};
 
 /// The registry's line.
 pub const API: Api = Api::now(ApiKey::DESCRIBE_PRODUCERS, 0..=0, handle);
@@ -22,11 +22,12 @@ pub const API: Api = Api::now(ApiKey::DESCRIBE_PRODUCERS, 0..=0, handle);
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeProducersRequest<'_> = call.request()?;
     let topics = ports.replicas.topics();
-    let described = request.topics.iter().map(|asked| topic(asked, &topics)).collect();
+    let mut room = Room::default();
+    let described = request.topics.iter().map(|asked| topic(asked, &topics, &mut room)).collect::<Result<_, _>>()?;
     call.answer(out, &DescribeProducersResponse { topics: described, ..Default::default() })
 }
 
-fn topic<'r>(asked: &'r TopicRequest<'r>, topics: &Topics) -> TopicResponse<'r> {
+fn topic<'r>(asked: &'r TopicRequest<'r>, topics: &Topics, room: &mut Room) -> Result<TopicResponse<'r>, Refusal> {
     let hosted = topics.by_name(&asked.name);
     let partition = |&partition_index: &i32| {
         let mut answer = PartitionResponse { partition_index, ..Default::default() };
@@ -38,12 +39,11 @@ fn topic<'r>(asked: &'r TopicRequest<'r>, topics: &Topics) -> TopicResponse<'r> 
                 answer.error_message = Some("the topic does not exist".into());
             }
         }
-        answer
+        room.take(size_of_val(&answer) + size_of_val(&*answer.active_producers))?;
+        Ok(answer)
     };
-    TopicResponse {
-        name: Cow::Borrowed(&asked.name),
-        partitions: asked.partition_indexes.iter().map(partition).collect(),
-    }
+    let partitions = asked.partition_indexes.iter().map(partition).collect::<Result<_, Refusal>>()?;
+    Ok(TopicResponse { name: Cow::Borrowed(&asked.name), partitions })
 }
 
 fn producer(state: ProducerState) -> DescribedProducer {
@@ -81,7 +81,7 @@ mod tests {
         let mut bytes = batch.build().unwrap();
         hosted.log().append_verified(&mut [&mut bytes], &[guard], 0, 1000).unwrap();
         let asked = TopicRequest { name: topic_name.into(), partition_indexes: vec![partition].into() };
-        let mut answer = topic(&asked, &topics);
+        let mut answer = topic(&asked, &topics, &mut Room::default()).unwrap();
         let answered = answer.partitions.remove(0);
         PartitionResponse { error_message: answered.error_message.map(|text| text.into_owned().into()), ..answered }
     }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use milena_coordinator::transaction::{Reply as TransactionReply, Request};
 use milena_net::{LocalBoxFuture, Reply};
 use milena_protocol::messages::DescribeTransactionsRequest;
-use milena_protocol::messages::describe_transactions_response::{DescribeTransactionsResponse, TransactionState};
+use milena_protocol::messages::describe_transactions_response::{
+    DescribeTransactionsResponse, TopicData, TransactionState,
+};
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
 use crate::ports::Ports;
 use crate::registry::Api;
-use crate::request::{OwnedRequest, Refusal};
+use crate::request::{OwnedRequest, Refusal, Room};
 
 /// The registry's line.
 pub const API: Api = Api::later(ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, handle);
@@ -20,6 +22,7 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
     Box::pin(async move {
         let call = request.call();
         let asked: DescribeTransactionsRequest<'_> = call.request()?;
+        let mut room = Room::default();
         let mut transaction_states = Vec::with_capacity(asked.transactional_ids.len());
         for id in &asked.transactional_ids {
             let described = match describe(id, &ports).await {
@@ -28,10 +31,17 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
                     TransactionState { error_code: error.0, transactional_id: id.as_ref().into(), ..Default::default() }
                 }
             };
+            room.take(bytes_of(&described))?;
             transaction_states.push(described);
         }
         frame(|out| call.answer(out, &DescribeTransactionsResponse { transaction_states, ..Default::default() }))
     })
+}
+
+/// What a transaction takes in memory.
+fn bytes_of(transaction: &TransactionState<'_>) -> usize {
+    let topic = |topic: &TopicData<'_>| size_of_val(topic) + topic.topic.len() + size_of_val(&*topic.partitions);
+    size_of_val(transaction) + transaction.topics.iter().map(topic).sum::<usize>()
 }
 
 async fn describe(id: &str, ports: &Ports) -> Result<TransactionState<'static>, ErrorCode> {

@@ -13,7 +13,6 @@ use milena_protocol::messages::FindCoordinatorRequest;
 use milena_protocol::messages::find_coordinator_response::{Coordinator, FindCoordinatorResponse};
 use milena_protocol::{ApiKey, ErrorCode, Str, Uuid};
 
-use crate::auto_topics;
 use crate::cluster_view::ClusterView;
 use crate::ports::Ports;
 use crate::registry::Api;
@@ -51,7 +50,7 @@ fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refu
     let finder = Finder { image: &image, view: ClusterView::new(image.cluster(), &call.peer.listener) };
     call.answer(out, &finder.response(&request, call.header.version))?;
     if let Some(topic) = topic_of(request.key_type).filter(|topic| image.topics().get(topic).is_none()) {
-        auto_topics::create([topic], ports);
+        ports.auto_topics.create([topic], &ports.controller);
     }
     Ok(())
 }

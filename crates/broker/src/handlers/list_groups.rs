@@ -1,11 +1,12 @@
 //! ListGroups. v1: throttle time. v3: flexible. v4: by state. v5: by type.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use milena_coordinator::group::{ListFilter, Reply as GroupReply, Request};
 use milena_net::{LocalBoxFuture, Reply};
 use milena_protocol::messages::{ListGroupsRequest, ListGroupsResponse};
-use milena_protocol::{ApiKey, ErrorCode};
+use milena_protocol::{ApiKey, ErrorCode, Str};
 
 use crate::dispatch::frame;
 use crate::ports::Ports;
@@ -19,7 +20,8 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
     Box::pin(async move {
         let call = request.call();
         let asked: ListGroupsRequest<'_> = call.request()?;
-        let filter = || ListFilter { states: asked.states_filter.clone(), types: asked.types_filter.clone() };
+        let (states, types) = (lower_case(&asked.states_filter), lower_case(&asked.types_filter));
+        let filter = || ListFilter { states: &states, types: &types };
         let answers = ports.coordinators.groups().request_all(|| Request::List(filter()));
         let mut response = ListGroupsResponse::default();
         for answer in answers {
@@ -36,4 +38,9 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
         }
         frame(|out| call.answer(out, &response))
     })
+}
+
+/// Names in the case that does not matter.
+fn lower_case(names: &[Str<'_>]) -> BTreeSet<String> {
+    names.iter().map(|name| name.trim().to_ascii_lowercase()).collect()
 }

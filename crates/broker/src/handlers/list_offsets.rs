@@ -3,18 +3,18 @@
 //! first offset that waits for tiering.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use milena_log::{Log, LogError, TimestampOffset, View};
-use milena_net::{Outgoing, Replies, Reply};
+use milena_net::{Outgoing, Replies};
 use milena_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest};
 use milena_protocol::messages::list_offsets_response::{
     ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse,
 };
 use milena_protocol::{ApiKey, ErrorCode};
 use milena_records::Decompressor;
-use rustc_hash::FxHashMap;
 
 use crate::dispatch;
 use crate::partition::Partition;
@@ -49,17 +49,9 @@ fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Resu
     if !asked.any(|asked| is_in_records(asked.timestamp)) {
         return replies.try_ready(|out| handle(call, ports, out));
     }
-    dispatch::later(search(OwnedRequest::new(call), Arc::clone(ports)), replies);
+    let request = OwnedRequest::new(call, replies);
+    dispatch::later(dispatch::read(request, Arc::clone(ports), handle), replies);
     Ok(())
-}
-
-async fn search(request: OwnedRequest, ports: Arc<Ports>) -> Result<Reply, Refusal> {
-    let readers = ports.readers.clone();
-    let searched = readers.ask(move || {
-        let mut out = Outgoing::new();
-        handle(&request.call(), &ports, &mut out).map(|()| out)
-    });
-    searched.await.map_or_else(|| Ok(Reply::close("its search was given up")), |out| out.map(Reply::frame))
 }
 
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
@@ -117,8 +109,8 @@ fn answer<'r>(
     topics: &Topics,
 ) -> Vec<ListOffsetsTopicResponse<'r>> {
     let mut answered: Vec<ListOffsetsTopicResponse<'r>> = Vec::with_capacity(request.topics.len());
-    let mut topic_places: FxHashMap<&str, usize> = FxHashMap::default();
-    let mut places: FxHashMap<(&str, i32), usize> = FxHashMap::default();
+    let mut topic_places: HashMap<&str, usize> = HashMap::new();
+    let mut places: HashMap<(usize, i32), usize> = HashMap::new();
     for topic in request.topics.iter().filter(|topic| !topic.partitions.is_empty()) {
         let at = *topic_places.entry(&topic.name).or_insert_with(|| {
             answered.push(ListOffsetsTopicResponse { name: Cow::Borrowed(&topic.name), ..Default::default() });
@@ -127,7 +119,7 @@ fn answer<'r>(
         let hosted = topics.by_name(&topic.name);
         for asked in &topic.partitions {
             let answers = &mut answered[at].partitions;
-            match places.entry((&topic.name, asked.partition_index)) {
+            match places.entry((at, asked.partition_index)) {
                 Entry::Occupied(place) => {
                     answers[*place.get()] = failed(asked.partition_index, ErrorCode::INVALID_REQUEST);
                 }
@@ -257,7 +249,7 @@ fn code_of(partition: &Partition, error: &LogError) -> ErrorCode {
     tracing::error!(%partition, %error, "a timestamp can't be looked up");
     partition.note_error(error);
     match error {
-        LogError::Io { .. } => ErrorCode::KAFKA_STORAGE_ERROR,
+        LogError::Io { .. } => partition.failure(),
         _ => ErrorCode::UNKNOWN_SERVER_ERROR,
     }
 }

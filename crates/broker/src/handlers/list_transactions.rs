@@ -1,5 +1,6 @@
 //! ListTransactions. v0: flexible. v1: by duration. v2: by a pattern of transactional ids.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use milena_coordinator::transaction::{ListFilter, Reply as TransactionReply, Request, State};
@@ -35,9 +36,11 @@ async fn list<'r>(asked: &ListTransactionsRequest<'r>, ports: &Ports) -> ListTra
         return failed(ErrorCode::INVALID_REGULAR_EXPRESSION);
     };
     let admits = |id: &str| pattern.as_ref().is_none_or(|pattern| pattern.is_match(id));
+    let states: BTreeSet<&str> = asked.state_filters.iter().map(|state| &**state).collect();
+    let producer_ids: BTreeSet<i64> = asked.producer_id_filters.iter().copied().collect();
     let filter = || ListFilter {
-        states: &asked.state_filters,
-        producer_ids: &asked.producer_id_filters,
+        states: &states,
+        producer_ids: &producer_ids,
         longer_than_ms: asked.duration_filter,
         admits: &admits,
     };

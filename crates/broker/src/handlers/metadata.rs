@@ -6,6 +6,7 @@
 //! The partitions of a topic are encoded once for each image, version and listener; the rest is borrowed from the image.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use milena_controller::{is_internal, validate_topic_name};
@@ -16,14 +17,13 @@ use milena_protocol::messages::metadata_response::{
     MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use milena_protocol::{ApiKey, EncodeError, ErrorCode, Structs, Uuid};
-use rustc_hash::FxHashSet;
 
+use crate::authorized_operations;
 use crate::cluster_view::ClusterView;
 use crate::ports::{Node, Ports};
 use crate::published::Published;
 use crate::registry::Api;
 use crate::request::{Call, Refusal};
-use crate::{authorized_operations, auto_topics};
 
 /// The registry's line.
 pub const API: Api = Api::now(ApiKey::METADATA, 0..=13, handle);
@@ -49,7 +49,7 @@ fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refu
     let response = response(&request, &asked, &view, partitions, &ports.node)?;
     call.answer(out, &response)?;
     if request.allow_auto_topic_creation && ports.config().auto_create_topics_enable() {
-        auto_topics::create(asked.creatable(), ports);
+        ports.auto_topics.create(asked.creatable(), &ports.controller);
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ impl<'r> Asked<'r> {
     /// Where one topic is named by its id, those named otherwise are passed over.
     fn by_id(topics: &[MetadataRequestTopic<'_>], image: &'r Image) -> Self {
         let mut asked = Self::default();
-        let mut seen = FxHashSet::default();
+        let mut seen = HashSet::new();
         let ids = topics.iter().map(|topic| topic.topic_id).filter(|&id| id != Uuid::ZERO);
         for id in ids.filter(|&id| seen.insert(id)) {
             match image.topics().get_by_id(id) {
@@ -112,7 +112,7 @@ impl<'r> Asked<'r> {
 
     fn by_name(topics: &'r [MetadataRequestTopic<'r>], image: &'r Image) -> Self {
         let mut asked = Self::default();
-        let mut seen = FxHashSet::default();
+        let mut seen = HashSet::new();
         let names = topics.iter().filter_map(|topic| topic.name.as_deref());
         for name in names.filter(|&name| seen.insert(name)) {
             match image.topics().get(name) {

@@ -3,6 +3,7 @@
 //!
 //! What does not exist is refused here; the rest is one append of the group's coordinator.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use milena_coordinator::group::{Reply, Request};
@@ -12,7 +13,7 @@ use milena_protocol::messages::offset_commit_request::{OffsetCommitRequest, Offs
 use milena_protocol::messages::offset_commit_response::{
     OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
-use milena_protocol::{ApiKey, ErrorCode};
+use milena_protocol::{ApiKey, ErrorCode, Uuid};
 
 use crate::coordinators::Answer;
 use crate::ports::Ports;
@@ -125,13 +126,17 @@ pub(super) fn gathered(reply: Result<Reply, ErrorCode>, mut all: Answered, refus
             all
         }
     };
+    if refused.is_empty() {
+        return answered;
+    }
+    let mut places: HashMap<(Uuid, String), usize> = HashMap::new();
+    for (at, topic) in refused.iter().enumerate() {
+        places.entry((topic.topic_id, topic.name.to_string())).or_insert(at);
+    }
     let mut topics = refused;
-    let by_itself = topics.len();
     for topic in answered {
-        let known =
-            topics[..by_itself].iter_mut().find(|known| known.topic_id == topic.topic_id && known.name == topic.name);
-        match known {
-            Some(known) => known.partitions.extend(topic.partitions),
+        match places.get(&(topic.topic_id, topic.name.to_string())) {
+            Some(&at) => topics[at].partitions.extend(topic.partitions),
             None => topics.push(topic),
         }
     }

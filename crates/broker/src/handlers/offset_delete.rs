@@ -1,5 +1,7 @@
 //! OffsetDelete. There is one version.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use milena_coordinator::group::{Reply, Request};
@@ -46,6 +48,26 @@ fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Resu
     answer.send(call, replies, move |header, reply, out| write(header, reply, refused, out))
 }
 
+/// Puts what was refused behind what is answered, under one entry for each topic.
+fn add(refused: Vec<OffsetDeleteResponseTopic<'static>>, topics: &mut Vec<OffsetDeleteResponseTopic<'static>>) {
+    if refused.is_empty() {
+        return;
+    }
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for (at, topic) in topics.iter().enumerate() {
+        places.entry(topic.name.to_string()).or_insert(at);
+    }
+    for topic in refused {
+        match places.entry(topic.name.to_string()) {
+            Entry::Occupied(at) => topics[*at.get()].partitions.extend(topic.partitions),
+            Entry::Vacant(at) => {
+                at.insert(topics.len());
+                topics.push(topic);
+            }
+        }
+    }
+}
+
 fn write(
     header: &Header<'_>,
     reply: Result<Reply, ErrorCode>,
@@ -60,12 +82,7 @@ fn write(
         }
     };
     if response.error_code == 0 {
-        for topic in refused {
-            match response.topics.iter_mut().find(|known| known.name == topic.name) {
-                Some(known) => known.partitions.extend(topic.partitions),
-                None => response.topics.push(topic),
-            }
-        }
+        add(refused, &mut response.topics);
     }
     answer(header, out, &response).map(drop)
 }

@@ -18,7 +18,7 @@ use milena_protocol::{ApiKey, ErrorCode};
 use crate::dispatch::frame;
 use crate::ports::Ports;
 use crate::registry::Api;
-use crate::request::{OwnedRequest, Refusal};
+use crate::request::{OwnedRequest, Refusal, Room};
 
 /// The registry's line.
 pub const API: Api = Api::later(ApiKey::OFFSET_FETCH, 1..=10, handle);
@@ -36,9 +36,9 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
         let version = call.header.version;
         let asked: OffsetFetchRequest<'_> = call.request()?;
         let require_stable = asked.require_stable;
-        let mut groups = Vec::new();
+        let (mut groups, mut room) = (Vec::new(), Room::default());
         for group in in_groups(asked, version) {
-            groups.push(fetch(group, require_stable, version, &ports).await);
+            groups.push(fetch(group, require_stable, version, &ports, &mut room).await?);
         }
         let response = if version < FIRST_GROUPS_VERSION {
             of_one_group(groups.pop().unwrap_or_default())
@@ -67,13 +67,17 @@ async fn fetch<'r>(
     require_stable: bool,
     version: i16,
     ports: &Ports,
-) -> OffsetFetchResponseGroup<'r> {
+    room: &mut Room,
+) -> Result<OffsetFetchResponseGroup<'r>, Refusal> {
+    room.take(bytes_of(&group))?;
     let group_id = group.group_id.clone();
     let unknown = if version >= FIRST_TOPIC_ID_VERSION { name_topics(&mut group, &ports.image()) } else { Vec::new() };
     let asked = group.topics.clone();
-    let answer = ports.coordinators.groups().request(&group_id, Request::Fetch { group, require_stable });
-    match answer.get().await {
+    let request = Request::Fetch { group, require_stable, most_bytes: room.left() };
+    let answer = ports.coordinators.groups().request(&group_id, request).get().await;
+    Ok(match answer {
         Ok(GroupReply::Fetch(fetched)) if fetched.error == ErrorCode::NONE => {
+            room.take(fetched.bytes())?;
             let mut topics = answered(fetched, version, &ports.image());
             topics.extend(unknown);
             OffsetFetchResponseGroup { group_id, topics, error_code: 0 }
@@ -90,7 +94,13 @@ async fn fetch<'r>(
             };
             OffsetFetchResponseGroup { group_id, topics, error_code: error.0 }
         }
-    }
+    })
+}
+
+/// What the answer for a group takes at least in memory.
+fn bytes_of(asked: &OffsetFetchRequestGroup<'_>) -> usize {
+    let partitions: usize = asked.topics.iter().flatten().map(|topic| topic.partition_indexes.len()).sum();
+    size_of::<OffsetFetchResponseGroup<'_>>() + partitions * size_of::<OffsetFetchResponsePartitions<'_>>()
 }
 
 /// Gives the topics their names; answers for those that have none come back.

@@ -1,5 +1,6 @@
 //! WriteTxnMarkers. v1: flexible. v2: the transactions' version.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use milena_log::Marker;
@@ -34,7 +35,7 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
     })
 }
 
-/// Writes one marker to its partitions; comes back when all are committed.
+/// Writes one marker to its partitions, each of them once; comes back when all are committed.
 async fn write<'r>(asked: &'r WritableTxnMarker<'r>, ports: &Ports) -> WritableTxnMarkerResult<'r> {
     let marker = Marker {
         producer_id: asked.producer_id,
@@ -44,9 +45,12 @@ async fn write<'r>(asked: &'r WritableTxnMarker<'r>, ports: &Ports) -> WritableT
         log_append_time: false,
     };
     let mut topics = Vec::with_capacity(asked.topics.len());
+    let mut seen: HashMap<&str, HashSet<i32>> = HashMap::new();
     for topic in &asked.topics {
+        let seen = seen.entry(&topic.name).or_default();
         let append = |index: &i32| (*index, ports.coordinators.markers().append(&topic.name, *index, marker));
-        let appended: Vec<_> = topic.partition_indexes.iter().map(append).collect();
+        let appended: Vec<_> =
+            topic.partition_indexes.iter().filter(|&&index| seen.insert(index)).map(append).collect();
         let mut partitions = Vec::with_capacity(appended.len());
         for (partition_index, appended) in appended {
             let outcome = match appended {

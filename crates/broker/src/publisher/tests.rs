@@ -37,7 +37,8 @@ impl Cluster {
         let clock = Arc::new(SimClock::new(0));
         let coordinators = Arc::new(Coordinators::new(Arc::clone(&live), clock, Arc::clone(&replicas)));
         let readers = DiskThreads::new("reader", 1);
-        let publisher = Publisher { node_id: 1, live, replicas, storage, coordinators, readers };
+        let connections = milena_net::Server::bind(milena_net::NetConfig::default()).unwrap().limits();
+        let publisher = Publisher { node_id: 1, live, replicas, storage, coordinators, readers, connections };
         Self { disk, publisher }
     }
 

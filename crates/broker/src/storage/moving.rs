@@ -12,11 +12,11 @@ use crate::partition::FutureReplica;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
     /// Name of the topic.
-    pub topic: String,
+    pub topic: Arc<str>,
     /// The partition.
     pub index: i32,
     /// Absolute path of the log directory.
-    pub directory: String,
+    pub directory: Arc<str>,
 }
 
 impl Storage {
@@ -36,7 +36,7 @@ impl Storage {
         if !PartitionDirName::fits(&wanted.topic, wanted.index, DirKind::Future) {
             return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
         }
-        let named = |directory: &&Arc<Directory>| directory.absolute_path() == Path::new(&wanted.directory);
+        let named = |directory: &&Arc<Directory>| directory.absolute_path().as_os_str() == &*wanted.directory;
         let directory = self.directories.iter().find(named).ok_or(ErrorCode::LOG_DIR_NOT_FOUND)?;
         if directory.is_offline() {
             return Err(ErrorCode::KAFKA_STORAGE_ERROR);

@@ -6,6 +6,7 @@ mod common;
 
 mod cases;
 mod compaction;
+mod connections;
 mod damage;
 mod deletion;
 mod directories;

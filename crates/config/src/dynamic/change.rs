@@ -1,6 +1,8 @@
 //! Whether a change of dynamic broker configuration is allowed, with the sentences of Kafka's broker, which checks
 //! it before it forwards the request to the controller.
 
+use std::collections::HashSet;
+
 use crate::Overrides;
 use crate::alter::{Edit, Operation};
 use crate::broker::{BrokerConfig, DynamicConfig};
@@ -123,11 +125,12 @@ fn edit_list(edit: &Edit<'_>, current: Option<&String>) -> Result<String, AlterE
     }
     let base = current.cloned().or_else(|| definition.default_text()).unwrap_or_default();
     let mut entries: Vec<&str> = base.split(',').filter(|entry| !entry.is_empty()).collect();
-    let named: Vec<&str> = edit.value.unwrap_or_default().split(',').collect();
+    let named = edit.value.unwrap_or_default().split(',');
     if append {
-        let new: Vec<&str> = named.into_iter().filter(|entry| !entries.contains(entry)).collect();
-        entries.extend(new);
+        let known: HashSet<&str> = entries.iter().copied().collect();
+        entries.extend(named.filter(|entry| !known.contains(entry)));
     } else {
+        let named: HashSet<&str> = named.collect();
         entries.retain(|entry| !named.contains(entry));
     }
     Ok(entries.join(","))

@@ -6,13 +6,13 @@ use milena_protocol::MetadataRecord;
 use milena_protocol::messages::{alter_configs_request, incremental_alter_configs_request};
 
 use super::*;
-use crate::auto_create::create_topic_automatically;
+use crate::auto_create::create_topics_automatically;
 use crate::testing::Node;
 
 /// A node that has the topic `t`.
 fn node() -> Node {
     let mut node = Node::new();
-    let records = create_topic_automatically(node.view(), "t", &mut SimRng::new(1)).unwrap();
+    let records = create_topics_automatically(node.view(), ["t"], &mut SimRng::new(1)).0;
     node.commit(&records);
     node
 }

@@ -1,5 +1,7 @@
 //! What administrators ask of groups.
 
+use std::collections::BTreeSet;
+
 use milena_protocol::ErrorCode;
 use milena_protocol::Str;
 use milena_protocol::messages::delete_groups_response::DeletableGroupResult;
@@ -21,13 +23,12 @@ const CLASSIC: &str = "classic";
 
 impl Groups {
     pub(super) fn list(&self, ticket: Ticket, filter: &ListFilter<'_>, cx: &mut GroupCx<'_, '_>) {
-        let admits = |wanted: &[Str<'_>], found: &str| {
-            wanted.is_empty() || wanted.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(found))
-        };
+        let admits =
+            |wanted: &BTreeSet<String>, found: &str| wanted.is_empty() || wanted.contains(&found.to_ascii_lowercase());
         let groups = self
             .groups
             .iter()
-            .filter(|(_, group)| admits(&filter.states, group.state().name()) && admits(&filter.types, CLASSIC));
+            .filter(|(_, group)| admits(filter.states, group.state().name()) && admits(filter.types, CLASSIC));
         let listed = groups.map(|(id, group)| ListedGroup {
             group_id: id.to_string().into(),
             protocol_type: group.protocol_type().unwrap_or_default().to_owned().into(),
@@ -37,7 +38,7 @@ impl Groups {
         let consumers = self
             .consumers
             .iter()
-            .filter(|(_, group)| admits(&filter.states, group.state()) && admits(&filter.types, CONSUMER));
+            .filter(|(_, group)| admits(filter.states, group.state()) && admits(filter.types, CONSUMER));
         let listed = listed.chain(consumers.map(|(id, group)| group.listed(id))).collect();
         cx.reply_when_committed(ticket, Reply::List(listed));
     }

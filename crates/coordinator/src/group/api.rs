@@ -1,5 +1,6 @@
 //! What a group's partition is asked, and what it answers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use milena_protocol::messages::consumer_group_describe_response;
@@ -70,13 +71,13 @@ pub struct ConsumerHeartbeat<'r> {
     pub requires_member_id: bool,
 }
 
-/// Which groups ListGroups names; an empty list admits all.
-#[derive(Debug, Default)]
+/// Which groups ListGroups names; an empty set admits all.
+#[derive(Debug)]
 pub struct ListFilter<'r> {
-    /// States, in any case.
-    pub states: Vec<Str<'r>>,
-    /// Types, in any case.
-    pub types: Vec<Str<'r>>,
+    /// States, in lower case.
+    pub states: &'r BTreeSet<String>,
+    /// Types, in lower case.
+    pub types: &'r BTreeSet<String>,
 }
 
 /// Names of topics that are gone.
@@ -118,6 +119,8 @@ pub enum Request<'r> {
         group: OffsetFetchRequestGroup<'r>,
         /// Offsets that a transaction is about to change are refused.
         require_stable: bool,
+        /// Most bytes that the answer may take in memory; more is refused with INVALID_REQUEST.
+        most_bytes: usize,
     },
     /// OffsetDelete. Topics exist.
     DeleteOffsets(OffsetDeleteRequest<'r>),

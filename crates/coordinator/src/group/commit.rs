@@ -76,7 +76,9 @@ impl Groups {
         }
         let longest = cx.settings().offset_metadata_max_bytes;
         let now_ms = cx.now().wall_ms;
-        let expires = (request.retention_time_ms != DEFAULT_RETENTION).then(|| now_ms + request.retention_time_ms);
+        // As in Kafka, a retention beyond all times ends in the past.
+        let expires =
+            (request.retention_time_ms != DEFAULT_RETENTION).then(|| now_ms.wrapping_add(request.retention_time_ms));
         let mut records = cx.records();
         if let Origin::Transaction(producer) = origin {
             records = records.transactional(producer.id, producer.epoch);

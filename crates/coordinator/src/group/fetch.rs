@@ -33,6 +33,10 @@ pub struct FetchedOffset {
 }
 
 impl FetchedOffset {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.metadata.len()
+    }
+
     fn none(partition: i32, error: ErrorCode) -> Self {
         Self { partition, offset: -1, leader_epoch: -1, metadata: String::new(), error }
     }
@@ -48,12 +52,20 @@ impl FetchedOffset {
     }
 }
 
+impl FetchedGroup {
+    /// What it takes in memory.
+    pub fn bytes(&self) -> usize {
+        self.topics.iter().flat_map(|(_, offsets)| offsets).map(FetchedOffset::bytes).sum()
+    }
+}
+
 impl Groups {
     pub(super) fn fetch(
         &self,
         ticket: Ticket,
         group: &OffsetFetchRequestGroup<'_>,
         require_stable: bool,
+        most_bytes: usize,
         cx: &mut GroupCx<'_, '_>,
     ) {
         let id = &*group.group_id;
@@ -62,21 +74,45 @@ impl Groups {
         if let Some(Err(error)) = checked {
             return cx.reply(ticket, Reply::Fetch(FetchedGroup { error, topics: Vec::new() }));
         }
-        let fetched = |topic: &str, partition: i32| {
-            if require_stable && self.offsets.is_pending(id, topic, partition) {
-                return FetchedOffset::none(partition, ErrorCode::UNSTABLE_OFFSET_COMMIT);
+        match self.fetched(group, require_stable, most_bytes) {
+            Some(topics) => {
+                cx.reply_when_committed(ticket, Reply::Fetch(FetchedGroup { error: ErrorCode::NONE, topics }));
             }
-            match self.offsets.get(id, topic, partition) {
-                Some(committed) => FetchedOffset::some(partition, committed),
-                None => FetchedOffset::none(partition, ErrorCode::NONE),
+            None => {
+                let refused = FetchedGroup { error: ErrorCode::INVALID_REQUEST, topics: Vec::new() };
+                cx.reply(ticket, Reply::Fetch(refused));
             }
+        }
+    }
+
+    /// The offsets asked for, in the order asked for; `None` when they take more than `most_bytes`: the same partition
+    /// may be asked for again and again.
+    fn fetched(
+        &self,
+        group: &OffsetFetchRequestGroup<'_>,
+        require_stable: bool,
+        most_bytes: usize,
+    ) -> Option<Vec<(String, Vec<FetchedOffset>)>> {
+        let id = &*group.group_id;
+        let mut left = most_bytes;
+        let mut fetched = |topic: &str, partition: i32| {
+            let found = if require_stable && self.offsets.is_pending(id, topic, partition) {
+                FetchedOffset::none(partition, ErrorCode::UNSTABLE_OFFSET_COMMIT)
+            } else {
+                match self.offsets.get(id, topic, partition) {
+                    Some(committed) => FetchedOffset::some(partition, committed),
+                    None => FetchedOffset::none(partition, ErrorCode::NONE),
+                }
+            };
+            left = left.checked_sub(found.bytes())?;
+            Some(found)
         };
-        let topics = match &group.topics {
+        match &group.topics {
             Some(topics) => topics
                 .iter()
                 .map(|topic| {
-                    let partitions = topic.partition_indexes.iter();
-                    (topic.name.to_string(), partitions.map(|partition| fetched(&topic.name, *partition)).collect())
+                    let offsets = topic.partition_indexes.iter().map(|partition| fetched(&topic.name, *partition));
+                    Some((topic.name.to_string(), offsets.collect::<Option<_>>()?))
                 })
                 .collect(),
             None => self
@@ -85,10 +121,10 @@ impl Groups {
                 .into_iter()
                 .flatten()
                 .map(|(topic, partitions)| {
-                    (topic.to_string(), partitions.keys().map(|partition| fetched(topic, *partition)).collect())
+                    let offsets = partitions.keys().map(|partition| fetched(topic, *partition));
+                    Some((topic.to_string(), offsets.collect::<Option<_>>()?))
                 })
                 .collect(),
-        };
-        cx.reply_when_committed(ticket, Reply::Fetch(FetchedGroup { error: ErrorCode::NONE, topics }));
+        }
     }
 }

@@ -215,7 +215,7 @@ fn commit(bench: &mut Group, request: OffsetCommitRequest<'_>, version: i16) -> 
 
 fn fetch_all(bench: &mut Group, require_stable: bool) -> Vec<(String, Vec<FetchedOffset>)> {
     let group = OffsetFetchRequestGroup { group_id: "g".into(), topics: None, ..Default::default() };
-    match bench.ask(Request::Fetch { group, require_stable }) {
+    match bench.ask(Request::Fetch { group, require_stable, most_bytes: usize::MAX }) {
         Reply::Fetch(fetched) => fetched.topics,
         other => panic!("{other:?}"),
     }
@@ -227,7 +227,7 @@ fn fetch(bench: &mut Group, partition: i32) -> i64 {
     let topics =
         vec![OffsetFetchRequestTopics { name: "t".into(), partition_indexes: partitions.into(), ..Default::default() }];
     let group = OffsetFetchRequestGroup { group_id: "g".into(), topics: Some(topics), ..Default::default() };
-    match bench.ask(Request::Fetch { group, require_stable: false }) {
+    match bench.ask(Request::Fetch { group, require_stable: false, most_bytes: usize::MAX }) {
         Reply::Fetch(fetched) => fetched.topics[0].1[0].offset,
         other => panic!("{other:?}"),
     }

@@ -13,7 +13,7 @@ impl Transactions {
     pub(super) fn list(&self, ticket: Ticket, filter: &ListFilter<'_>, cx: &mut TransactionCx<'_, '_>) {
         let now_ms = cx.now().wall_ms;
         let admits = |id: &str, known: &Transaction| {
-            (filter.states.is_empty() || filter.states.iter().any(|state| state == known.state.name()))
+            (filter.states.is_empty() || filter.states.contains(known.state.name()))
                 && (filter.producer_ids.is_empty() || filter.producer_ids.contains(&known.producer.id))
                 && (filter.longer_than_ms < 0 || now_ms.saturating_sub(known.started_ms) > filter.longer_than_ms)
                 && (filter.admits)(id)

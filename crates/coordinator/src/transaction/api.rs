@@ -1,5 +1,6 @@
 //! What a partition's transactions are asked, what they answer, and what they want done.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use milena_protocol::messages::describe_transactions_response::TransactionState as Described;
@@ -62,10 +63,10 @@ pub struct End<'r> {
 
 /// Which transactions ListTransactions names.
 pub struct ListFilter<'r> {
-    /// States; an empty list admits all.
-    pub states: &'r [Str<'r>],
-    /// Producers' ids; an empty list admits all.
-    pub producer_ids: &'r [i64],
+    /// States; an empty set admits all.
+    pub states: &'r BTreeSet<&'r str>,
+    /// Producers' ids; an empty set admits all.
+    pub producer_ids: &'r BTreeSet<i64>,
     /// Those that have been running for longer, ms; a negative number admits all.
     pub longer_than_ms: i64,
     /// Whether a transactional id is one of those asked for.

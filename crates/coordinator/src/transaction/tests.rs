@@ -105,8 +105,8 @@ fn state(bench: &mut Partition) -> String {
 
 /// The ids that ListTransactions names.
 fn list(bench: &mut Partition, states: &[&str], producer_ids: &[i64], longer_than_ms: i64) -> Vec<String> {
-    let states: Vec<_> = states.iter().map(|state| (*state).into()).collect();
-    let filter = ListFilter { states: &states, producer_ids, longer_than_ms, admits: &|_| true };
+    let (states, producer_ids) = (states.iter().copied().collect(), producer_ids.iter().copied().collect());
+    let filter = ListFilter { states: &states, producer_ids: &producer_ids, longer_than_ms, admits: &|_| true };
     let Reply::Listed(listed) = bench.ask(Request::List(filter)) else { panic!("another answer") };
     listed.iter().map(|one| one.transactional_id.to_string()).collect()
 }

@@ -1,10 +1,10 @@
 //! What becomes of each batch: it stays as it is, is written again with the records that stay, keeps its header only, or goes. The rules
 //! are those of Kafka's `Cleaner` and `MemoryRecords.filterTo`.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use milena_records::{Batch, BatchBuilder, BatchMut, Compression, Compressor, ControlType, Decompressor, Record};
-use rustc_hash::FxHashMap;
 
 use super::offset_map::OffsetMap;
 use super::transactions::Transactions;
@@ -29,7 +29,7 @@ pub(super) struct Rules<'c> {
     /// As of the beginning of the group.
     pub(super) high_watermark: i64,
     /// The producers that are still known, by their ids.
-    pub(super) producers: &'c FxHashMap<i64, LastWritten>,
+    pub(super) producers: &'c HashMap<i64, LastWritten>,
 }
 
 /// What is to be written for a batch.

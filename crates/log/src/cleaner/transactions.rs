@@ -1,9 +1,9 @@
 //! The transactions that a walk over the log is in: which batches belong to an aborted one, and when a marker has nothing left to mark.
 
 use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 
 use milena_records::{Batch, ControlType};
-use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::aborted::AbortedTxn;
 
@@ -11,9 +11,9 @@ use crate::aborted::AbortedTxn;
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
     /// Producers with a transaction of which batches were met and that was not aborted.
-    committed: FxHashSet<i64>,
+    committed: HashSet<i64>,
     /// Producers with an aborted transaction under way, and whether a batch of it was met.
-    aborted: FxHashMap<i64, (AbortedTxn, bool)>,
+    aborted: HashMap<i64, (AbortedTxn, bool)>,
     /// Aborted transactions that the walk has not reached, the nearest one last.
     ahead: Vec<AbortedTxn>,
     /// Aborted transactions whose markers stay because batches of theirs were met.

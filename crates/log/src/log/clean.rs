@@ -1,10 +1,10 @@
 //! What a cleaning needs of the log: which part of it can be cleaned, its files, and the swap.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use milena_io::OpenMode;
-use rustc_hash::FxHashMap;
 
 use super::flush::Shared;
 use super::{Log, Segment, View, segment_at};
@@ -149,7 +149,7 @@ impl Log {
     }
 
     /// What each known producer wrote last.
-    pub(crate) fn last_written(&self) -> FxHashMap<i64, LastWritten> {
+    pub(crate) fn last_written(&self) -> HashMap<i64, LastWritten> {
         let last = |state: crate::ProducerState| {
             let data_offset = (state.last_offset >= 0).then_some(state.last_offset);
             (state.producer_id, LastWritten { data_offset, epoch: state.epoch })

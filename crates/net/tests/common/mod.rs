@@ -24,13 +24,15 @@ pub enum Event {
     /// A call of `serve` began.
     Called,
     Served(Vec<u8>),
+    /// A request that counted its bytes is done.
+    Released,
     Disconnected,
 }
 
 /// The service, and its remote control.
 #[derive(Default)]
 pub struct Lab {
-    events: Mutex<Vec<Event>>,
+    events: Arc<Mutex<Vec<Event>>>,
     changed: Condvar,
     gates: Mutex<HashMap<u8, Arc<Semaphore>>>,
     peers: Mutex<Vec<Peer>>,
@@ -101,6 +103,21 @@ impl Lab {
         replies.later(Box::pin(reply), pipelining);
     }
 
+    /// Answers later, and counts the frame's bytes until then.
+    fn keep(&self, frame: &[u8], replies: &mut Replies<'_>) {
+        let (events, gate) = (Arc::clone(&self.events), self.gate(frame[1]));
+        let claim = replies.claim(frame.len());
+        let reply = async move {
+            gate.acquire().await.unwrap().forget();
+            events.lock().unwrap().push(Event::Released);
+            drop(claim);
+            let mut out = Outgoing::new();
+            out.bytes.extend_from_slice(b"released");
+            Reply::frame(out)
+        };
+        replies.later(Box::pin(reply), Pipelining::Hold);
+    }
+
     fn file(&self, out: &mut Outgoing, cold: bool) {
         let file = self.file.as_ref().expect("the test has a file");
         out.bytes.extend_from_slice(b"<>");
@@ -120,6 +137,11 @@ impl Lab {
             Some(b'u') => {}
             Some(b'f') => replies.ready(|out| self.file(out, false)),
             Some(b'F') => replies.ready(|out| self.file(out, true)),
+            Some(b'm') => self.keep(frame, replies),
+            Some(b'L') => replies.ready(|out| {
+                let file = Arc::clone(self.file.as_ref().expect("the test has a file"));
+                out.file(FileRange { file, position: 0, len: 1 << 31, cold: false, owner: None });
+            }),
             // As many MiB as the argument says.
             Some(b'b') => replies.ready(|out| out.bytes.resize(out.bytes.len() + (usize::from(frame[1]) << 20), 1)),
             Some(b'e') => {

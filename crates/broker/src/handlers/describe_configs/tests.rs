@@ -21,7 +21,7 @@ fn ask(resources: Vec<DescribeConfigsResource<'static>>) -> Vec<String> {
     let config = BrokerConfig::load(&Settings::new()).unwrap();
     let described = Described { image: &image, config: &config, node: 1 };
     let request = DescribeConfigsRequest { resources, ..Default::default() };
-    let response = response(&request, &described);
+    let response = response(&request, &described, Room::default()).unwrap();
     let told = |result: &DescribeConfigsResult<'_>| {
         let entry = |entry: &DescribeConfigsResourceResult<'_>| {
             format!(" {}={}@{}", entry.name, entry.value.as_deref().unwrap_or("null"), entry.config_source)
@@ -79,6 +79,19 @@ fn every_version_can_say_an_answer() {
         let request =
             DescribeConfigsRequest { resources: asked, include_synonyms: true, include_documentation: version >= 3 };
         let mut writer = milena_protocol::Writer::new();
-        milena_protocol::Message::encode(&response(&request, &described), &mut writer, version).unwrap();
+        let response = response(&request, &described, Room::default()).unwrap();
+        milena_protocol::Message::encode(&response, &mut writer, version).unwrap();
+    }
+}
+
+#[test]
+fn an_answer_that_would_be_too_long_is_refused_before_it_is_made() {
+    let config = BrokerConfig::load(&Settings::new()).unwrap();
+    let image = Image::default();
+    let described = Described { image: &image, config: &config, node: 1 };
+    for (kind, name) in [(4, "1"), (16, "m"), (32, "g"), (2, "no")] {
+        let resources = vec![resource(kind, name, &[]); 200_000];
+        let request = DescribeConfigsRequest { resources, include_synonyms: true, include_documentation: true };
+        assert!(matches!(response(&request, &described, Room::default()), Err(Refusal::TooLong)), "{kind} {name}");
     }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use milena_protocol::ErrorCode;
-use milena_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic, ForgottenTopic};
+use milena_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
+use milena_protocol::{ErrorCode, Uuid};
 use parking_lot::Mutex;
 
-use crate::fetch_sessions::{FINAL_EPOCH, FetchPartitions, FetchSessions, INITIAL_EPOCH, Slot, SlotKey};
+use crate::fetch_sessions::{FINAL_EPOCH, FetchPartitions, FetchSessions, INITIAL_EPOCH, Slot, TopicKey};
 use crate::partition::{Isolation, TopicIdentity};
 use crate::replicas::Topics;
 use crate::request::{Call, Refusal};
@@ -145,7 +145,7 @@ fn go_on(
     add(&mut partitions, &request.topics, by_id, topics);
     let forgotten = request.forgotten_topics_data.iter();
     partitions
-        .forget(forgotten.flat_map(|topic| topic.partitions.iter().map(|&index| forgotten_key(topic, index, by_id))));
+        .forget(forgotten.map(|topic| (key(topic.topic_id, &topic.topic, by_id), topic.partitions.iter().copied())));
     if partitions.is_empty() {
         sessions.end(request.session_id);
         return SessionUse::None;
@@ -156,23 +156,22 @@ fn go_on(
     SessionUse::Incremental { id: request.session_id, request: partitions.begin_request() }
 }
 
-fn forgotten_key(topic: &ForgottenTopic<'_>, index: i32, by_id: bool) -> SlotKey {
-    if by_id { SlotKey::Id(topic.topic_id, index) } else { SlotKey::Name(topic.topic.to_string(), index) }
+fn key(id: Uuid, name: &str, by_id: bool) -> TopicKey {
+    if by_id { TopicKey::Id(id) } else { TopicKey::Name(name.to_owned()) }
 }
 
 /// Adds what a request names, or updates what is there.
 fn add(partitions: &mut FetchPartitions, wanted: &[FetchTopic<'_>], by_id: bool, topics: &Topics) {
-    for topic in wanted {
+    for topic in wanted.iter().filter(|topic| !topic.partitions.is_empty()) {
         let found = if by_id { topics.by_id(topic.topic_id) } else { topics.by_name(&topic.topic) };
         let identity = match found {
             Some(found) => Arc::clone(&found.identity),
             None => Arc::new(TopicIdentity { name: topic.topic.to_string(), id: topic.topic_id }),
         };
+        let mut slots = partitions.topic(key(topic.topic_id, &topic.topic, by_id));
         for partition in &topic.partitions {
             let index = partition.partition;
-            let key =
-                if by_id { SlotKey::Id(topic.topic_id, index) } else { SlotKey::Name(topic.topic.to_string(), index) };
-            let slot = partitions.entry(key, || {
+            let slot = slots.entry(index, || {
                 let unknown = if by_id && found.is_none() {
                     ErrorCode::UNKNOWN_TOPIC_ID
                 } else {

@@ -23,6 +23,8 @@ pub(super) struct PartitionRead {
     pub diverging: Option<(i32, i64)>,
     /// Where the records are.
     pub slice: Option<Slice>,
+    /// Whose records they are.
+    pub partition: Option<Arc<Partition>>,
     /// The aborted transactions among them that a reader of committed records must know of.
     pub aborted: Vec<AbortedTxn>,
     /// The partition does not exist: this is known without reading, and ends no wait.
@@ -38,6 +40,7 @@ impl PartitionRead {
             log_start: -1,
             diverging: None,
             slice: None,
+            partition: None,
             aborted: Vec::new(),
             unknown,
         }
@@ -96,11 +99,23 @@ impl Read {
 /// Reads all partitions within the limits of the request.
 pub(super) fn read(fetch: &Fetch, reach: Reach) -> Read {
     let mut partitions = fetch.partitions.lock();
+    match reach {
+        Reach::Memory => read_slots(partitions.slots(), fetch, reach),
+        Reach::Disk => {
+            // Whoever goes on with the session meanwhile does not wait for the disk; the answer notices it.
+            let slots = partitions.slots().to_vec();
+            drop(partitions);
+            read_slots(&slots, fetch, reach)
+        }
+    }
+}
+
+fn read_slots(slots: &[Slot], fetch: &Fetch, reach: Reach) -> Read {
     let mut read =
         Read { partitions: Vec::new(), bytes: 0, ends_wait: false, nothing_to_wait_for: true, wants_disk: false };
-    read.partitions.reserve(partitions.slots().len());
+    read.partitions.reserve(slots.len());
     let mut left = fetch.max_bytes;
-    for slot in partitions.slots() {
+    for slot in slots {
         let is_on_disk = |partition: &Arc<Partition>| {
             !partition.is_recent(slot.offset) && slot.offset < partition.readable_to(fetch.isolation())
         };
@@ -134,7 +149,7 @@ fn read_slot(slot: &Slot, fetch: &Fetch, left: i64, at_least_one: bool) -> Parti
 }
 
 fn read_partition(
-    partition: &Partition,
+    partition: &Arc<Partition>,
     slot: &Slot,
     fetch: &Fetch,
     left: i64,
@@ -157,6 +172,7 @@ fn read_partition(
         log_start: partition.log_start_offset(),
         diverging: None,
         slice: None,
+        partition: None,
         aborted: Vec::new(),
         unknown: false,
     };
@@ -176,7 +192,7 @@ fn read_partition(
     }
     let found = partition.read(slot.offset, limit, at_least_one, isolation);
     if let Some(Found { slice, aborted }) = found.map_err(|error| code_of(partition, &error))? {
-        (read.slice, read.aborted) = (Some(slice), aborted);
+        (read.slice, read.partition, read.aborted) = (Some(slice), Some(Arc::clone(partition)), aborted);
     }
     Ok(read)
 }
@@ -197,7 +213,7 @@ fn code_of(partition: &Partition, error: &LogError) -> ErrorCode {
     tracing::error!(%partition, %error, "a read failed");
     match error {
         LogError::Corrupt { .. } => ErrorCode::CORRUPT_MESSAGE,
-        _ => ErrorCode::KAFKA_STORAGE_ERROR,
+        _ => partition.failure(),
     }
 }
 
@@ -208,11 +224,13 @@ mod tests {
 
     use milena_io::{SimDisk, StepKind};
     use milena_log::{Marker, VerificationStart};
+    use milena_net::Outgoing;
     use milena_records::{BatchBuilder, EndTransaction};
     use parking_lot::Mutex;
 
+    use super::super::reply;
     use super::*;
-    use crate::fetch_sessions::{FetchPartitions, SlotKey};
+    use crate::fetch_sessions::{FetchPartitions, FetchSessions, TopicKey};
     use crate::replicas::Replicas;
     use crate::test_partitions::{append, topic_on};
 
@@ -229,7 +247,8 @@ mod tests {
     fn fetch(partition: &Arc<Partition>, offset: i64) -> Fetch {
         let mut partitions = FetchPartitions::default();
         let slot = || Slot::new(Arc::clone(&partition.topic), 0, Ok(Arc::clone(partition)));
-        let slot = partitions.entry(SlotKey::Name("t".into(), 0), slot);
+        let mut slots = partitions.topic(TopicKey::Name("t".into()));
+        let slot = slots.entry(0, slot);
         (slot.offset, slot.max_bytes, slot.current_leader_epoch, slot.last_fetched_epoch) = (offset, 1 << 20, -1, -1);
         Fetch {
             version: 12,
@@ -316,5 +335,33 @@ mod tests {
         assert_eq!(partition.high_watermark(), 5);
         let aborted: Vec<_> = read.partitions[0].aborted.iter().map(|it| (it.producer_id, it.first_offset)).collect();
         assert_eq!(aborted, [(7, 1)]);
+    }
+
+    #[test]
+    fn a_session_can_be_gone_on_with_while_its_records_are_read() {
+        let disk = Arc::new(SimDisk::new(0));
+        let partition = partition(&disk);
+        let fetch = fetch(&partition, 0);
+        let while_held = |read: &(dyn Fn() + Sync)| {
+            disk.hold(StepKind::Read);
+            std::thread::scope(|scope| {
+                let reading = scope.spawn(read);
+                while disk.held(StepKind::Read) == 0 {
+                    std::thread::yield_now();
+                }
+                let is_free = fetch.partitions.try_lock().is_some();
+                disk.release(StepKind::Read);
+                reading.join().unwrap();
+                is_free
+            })
+        };
+        let found = Mutex::new(None);
+        assert!(while_held(&|| *found.lock() = Some(read(&fetch, Reach::Disk))));
+        // The records are copied into the answer.
+        assert!(while_held(&|| {
+            let (sessions, mut out) = (FetchSessions::new(0, Duration::ZERO), Outgoing::new());
+            reply::answer(&fetch, found.lock().as_mut().unwrap(), &sessions, &mut out).unwrap();
+            assert!(out.bytes.len() > 61);
+        }));
     }
 }

@@ -37,16 +37,17 @@ pub(super) fn answer(
     if let SessionUse::Refused(error) = fetch.session {
         return refuse(fetch, 0, error, out);
     }
-    let session_id = session_id(fetch, sessions);
+    // This may wait for the disk, so it comes before the lock.
+    let copied = Copied::small(&mut read.partitions);
     let mut partitions = fetch.partitions.lock();
-    let copied = Copied::small(&mut read.partitions, partitions.slots());
     let incremental = match fetch.session {
-        SessionUse::Incremental { request, .. } if request != partitions.newest_request() => {
-            return refuse(fetch, session_id, ErrorCode::INVALID_FETCH_SESSION_EPOCH, out);
+        SessionUse::Incremental { id, request } if request != partitions.newest_request() => {
+            return refuse(fetch, id, ErrorCode::INVALID_FETCH_SESSION_EPOCH, out);
         }
         SessionUse::Incremental { .. } => true,
         _ => false,
     };
+    let session_id = session_id(fetch, sessions);
     let told = tell(partitions.slots(), &read.partitions, incremental);
     let slots: &[Slot] = partitions.slots();
     let response = FetchResponse {
@@ -55,8 +56,8 @@ pub(super) fn answer(
         responses: topics(fetch, slots, &told, &read.partitions, &copied),
         ..Default::default()
     };
-    let large = told.iter().filter(|&&at| copied.ranges[at].is_none());
-    let large = large.filter_map(|&at| read.partitions[at].slice.as_ref().zip(slots[at].place.as_ref().ok()));
+    let large = told.iter().filter(|&&at| copied.ranges[at].is_none()).map(|&at| &read.partitions[at]);
+    let large = large.filter_map(|read| read.slice.as_ref().zip(read.partition.as_ref()));
     put(fetch, out, &response, large.collect())?;
     drop(response);
     if incremental && read.has_records() {
@@ -105,16 +106,16 @@ struct Copied {
 }
 
 impl Copied {
-    fn small(reads: &mut [PartitionRead], slots: &[Slot]) -> Self {
+    fn small(reads: &mut [PartitionRead]) -> Self {
         let mut copied = Self { bytes: Vec::new(), ranges: Vec::with_capacity(reads.len()) };
-        for (read, slot) in reads.iter_mut().zip(slots) {
-            let range = copied.copy(read, slot);
+        for read in reads {
+            let range = copied.copy(read);
             copied.ranges.push(range);
         }
         copied
     }
 
-    fn copy(&mut self, read: &mut PartitionRead, slot: &Slot) -> Option<Range<usize>> {
+    fn copy(&mut self, read: &mut PartitionRead) -> Option<Range<usize>> {
         let start = self.bytes.len();
         let Some(slice) = &read.slice else { return Some(start..start) };
         if slice.len > COPY_UP_TO || start + slice.len > MOST_COPIED {
@@ -123,7 +124,7 @@ impl Copied {
         self.bytes.resize(start + slice.len, 0);
         if let Err(error) = slice.file.read_exact_at(&mut self.bytes[start..], slice.position) {
             tracing::error!(segment = slice.segment, position = slice.position, %error, "records can't be read");
-            if let Ok(partition) = &slot.place {
+            if let Some(partition) = &read.partition {
                 partition.read_failed(slice.segment, error);
             }
             self.bytes.truncate(start);
@@ -212,7 +213,7 @@ mod tests {
 
     use super::super::read;
     use super::*;
-    use crate::fetch_sessions::{FetchPartitions, SlotKey};
+    use crate::fetch_sessions::{FetchPartitions, TopicKey};
     use crate::partition::TopicIdentity;
 
     const VERSION: i16 = 12;
@@ -220,7 +221,7 @@ mod tests {
     fn add(partitions: &Mutex<FetchPartitions>, index: i32) {
         let topic = Arc::new(TopicIdentity { name: "t".into(), id: Uuid::ZERO });
         let slot = || Slot::new(topic, index, Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
-        partitions.lock().entry(SlotKey::Name("t".into(), index), slot);
+        partitions.lock().topic(TopicKey::Name("t".into())).entry(index, slot);
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn append_group(
             }
         }
         Err(_) => {
-            good.iter().for_each(|(at, _)| parts[*at].refuse(ErrorCode::KAFKA_STORAGE_ERROR, None));
+            good.iter().for_each(|(at, _)| parts[*at].refuse(partition.failure(), None));
         }
     }
 }
@@ -147,4 +147,27 @@ fn check_records(
 /// The offset that an append has stamped into a batch.
 fn base_offset(batch: &[u8]) -> i64 {
     batch.first_chunk().map_or(-1, |bytes| i64::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use milena_records::BatchBuilder;
+
+    use super::super::plan::Part;
+    use super::*;
+    use crate::test_partitions;
+
+    #[test]
+    fn a_partition_that_was_deleted_between_check_and_append_is_unknown() {
+        let replicas = test_partitions::topic(&[&[]]);
+        let partition = replicas.topics().by_name("t").unwrap().served(0).unwrap().clone();
+        let mut builder = BatchBuilder::new();
+        builder.push(0, None, Some(b"value"), &[]);
+        let mut frame = builder.build().unwrap();
+        let mut plan = Plan::default();
+        plan.parts.push(Part::new(0, 0..frame.len(), 0, Ok(partition.clone())));
+        partition.retire();
+        append(&mut [&mut frame], &mut plan, 0);
+        assert_eq!(plan.parts[0].error, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    }
 }

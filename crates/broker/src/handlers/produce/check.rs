@@ -54,22 +54,8 @@ fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &
     let start = plan.parts.len();
     for data in &topic.partition_data {
         let served = found.ok_or(unknown).and_then(|topic| topic.served(data.index));
-        let error = served.err().unwrap_or(ErrorCode::NONE);
-        plan.parts.push(Part {
-            frame: plan.requests.len(),
-            batch: place_in(frame, data.records.as_ref()),
-            index: data.index,
-            partition: served.ok().cloned(),
-            error,
-            message: None,
-            rejected: Vec::new(),
-            append_time: -1,
-            base_offset: -1,
-            log_start_offset: -1,
-            awaits: 0,
-            guard: None,
-            replaced: false,
-        });
+        let batch = place_in(frame, data.records.as_ref());
+        plan.parts.push(Part::new(plan.requests.len(), batch, data.index, served.cloned()));
     }
     let name = match found {
         Some(topic) => TopicName::Known(Arc::clone(&topic.identity)),

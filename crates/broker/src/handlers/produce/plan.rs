@@ -138,6 +138,26 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// A batch of which nothing is known but where it goes.
+    pub(super) fn new(frame: usize, batch: Range<usize>, index: i32, to: Result<Arc<Partition>, ErrorCode>) -> Self {
+        let error = to.as_ref().err().copied().unwrap_or(ErrorCode::NONE);
+        Self {
+            frame,
+            batch,
+            index,
+            partition: to.ok(),
+            error,
+            message: None,
+            rejected: Vec::new(),
+            append_time: -1,
+            base_offset: -1,
+            log_start_offset: -1,
+            awaits: 0,
+            guard: None,
+            replaced: false,
+        }
+    }
+
     /// Whether it can be answered. One whose flush has failed, or whose partition has gone, turns into a failure.
     pub(super) fn settle(&mut self) -> bool {
         let Some(partition) = self.partition.as_ref().filter(|_| self.awaits > 0) else { return true };

@@ -80,7 +80,9 @@ fn ask(
 ) {
     let (Some(id), Some((_, producer))) = (request.transactional_id.as_deref(), begun.first()) else { return };
     let names = topics.iter().flat_map(|topic| topic.parts.clone().map(move |at| (at, topic.name.as_str())));
-    let names: Vec<(usize, &str)> = names.filter(|(at, _)| begun.iter().any(|(begun, _)| begun == at)).collect();
+    // Both are in the order of the parts.
+    let mut wanted = begun.iter().map(|(at, _)| *at).peekable();
+    let names: Vec<(usize, &str)> = names.filter(|(at, _)| wanted.next_if_eq(at).is_some()).collect();
     let partitions: Vec<(Str<'_>, i32)> = names.iter().map(|(at, name)| ((*name).into(), parts[*at].index)).collect();
     let verified = coordinators.verify(&Begin { id, producer: *producer, support }, &partitions);
     for ((at, own), error) in begun.iter().zip(verified) {

@@ -153,10 +153,8 @@ fn groups_are_listed_by_state_and_type() {
     stable(&mut bench);
     commit(&mut bench, OffsetCommitRequest { group_id: "h".into(), ..commit_request("", -1, "t", &[(0, 1, "")]) }, 8);
     let mut list = |states: &[&'static str], types: &[&'static str]| {
-        let filter = ListFilter {
-            states: states.iter().map(|state| (*state).into()).collect(),
-            types: types.iter().map(|kind| (*kind).into()).collect(),
-        };
+        let lower_case = |names: &[&str]| names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        let filter = ListFilter { states: &lower_case(states), types: &lower_case(types) };
         match bench.ask(Request::List(filter)) {
             Reply::List(groups) => groups.iter().map(|group| group.group_id.to_string()).collect::<Vec<_>>(),
             other => panic!("{other:?}"),

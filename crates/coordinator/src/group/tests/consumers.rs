@@ -261,7 +261,7 @@ fn offsets_are_committed_and_fetched_in_the_member_epoch() {
             member_epoch,
             ..Default::default()
         };
-        match bench.ask(Request::Fetch { group, require_stable: false }) {
+        match bench.ask(Request::Fetch { group, require_stable: false, most_bytes: usize::MAX }) {
             Reply::Fetch(fetched) => fetched.error,
             other => panic!("{other:?}"),
         }
