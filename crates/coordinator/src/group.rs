@@ -224,8 +224,8 @@ impl Engine for Groups {
             Request::ConsumerHeartbeat(heartbeat) => self.consumer_heartbeat(ticket, &heartbeat, cx),
             Request::DescribeConsumers(ids) => self.describe_consumers(ticket, ids, cx),
             Request::Commit { request, version } => self.commit(ticket, &request, Origin::Client { version }, cx),
-            Request::CommitInTransaction { request, producer } => {
-                self.commit(ticket, &request, Origin::Transaction(producer), cx);
+            Request::CommitInTransaction { request, version, producer } => {
+                self.commit(ticket, &request, Origin::Transaction { producer, version }, cx);
             }
             Request::Fetch { group, require_stable, most_bytes } => {
                 self.fetch(ticket, &group, require_stable, most_bytes, cx);
@@ -276,4 +276,4 @@ fn stamp(now: Now) -> Option<i64> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -35,6 +35,9 @@ impl Coordinators {
     /// Whether a transaction may write to each of `partitions`, in their order.
     pub fn verify(&self, begin: &Begin<'_>, partitions: &[(Str<'_>, i32)]) -> Vec<ErrorCode> {
         let Begin { id, producer, support } = *begin;
+        if id.is_empty() {
+            return vec![ErrorCode::INVALID_REQUEST; partitions.len()];
+        }
         let request = match support {
             Support::Implicit => Request::Add { id, producer, partitions, client_version: IMPLICIT_VERSION },
             Support::Plain | Support::Abortable => Request::Verify { id, producer, partitions },

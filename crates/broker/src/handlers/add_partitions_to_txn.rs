@@ -1,7 +1,7 @@
 //! AddPartitionsToTxn. v1: throttle time. v2: PRODUCER_FENCED. v3: flexible. v4: several transactions, and verification
 //! without adding; for brokers. v5: TRANSACTION_ABORTABLE.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use milena_coordinator::transaction::{Producer, Reply as TransactionReply, Request};
@@ -69,32 +69,53 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
     })
 }
 
-/// Answers each partition once. When one can't be added, none is.
+/// When one partition can't be added, none is. What the coordinator says is answered as it was asked, everything else once for
+/// each partition.
 async fn serve<'r>(asked: &Asked<'r>, version: i16, ports: &Ports) -> Vec<AddPartitionsToTxnTopicResult<'r>> {
-    let partitions: BTreeSet<(&'r str, i32)> = asked
-        .topics
-        .iter()
-        .flat_map(|topic| topic.partitions.iter().map(|partition| (&*topic.name, *partition)))
-        .collect();
-    let partitions: Vec<(Str<'r>, i32)> = partitions.into_iter().map(|(topic, at)| (topic.into(), at)).collect();
-    let errors = if asked.id.is_empty() {
-        vec![ErrorCode::INVALID_REQUEST; partitions.len()]
-    } else {
-        match refused(&partitions, version, &ports.image()) {
-            Some(errors) => errors,
-            None => ask(asked, &partitions, version, ports).await,
-        }
+    let all = asked.topics.iter().flat_map(|topic| topic.partitions.iter().map(|partition| (&*topic.name, *partition)));
+    let unique: BTreeSet<(&'r str, i32)> = all.collect();
+    let partitions: Vec<(Str<'r>, i32)> = unique.iter().map(|(topic, at)| ((*topic).into(), *at)).collect();
+    let refused = if asked.id.is_empty() { None } else { refused(&partitions, version, &ports.image()) };
+    let is_as_asked = refused.is_none() && !asked.verify_only;
+    let errors = match refused {
+        Some(errors) => errors,
+        None if asked.id.is_empty() => vec![ErrorCode::INVALID_REQUEST; partitions.len()],
+        None => ask(asked, &partitions, version, ports).await,
     };
-    let mut results: Vec<AddPartitionsToTxnTopicResult<'r>> = Vec::with_capacity(asked.topics.len());
-    for ((name, partition_index), error) in partitions.into_iter().zip(errors) {
-        let partition_error_code = fenced(error, version, FIRST_FENCED_VERSION).0;
-        let result = AddPartitionsToTxnPartitionResult { partition_index, partition_error_code };
-        match results.last_mut().filter(|last| last.name == name) {
+    let results: BTreeMap<(&'r str, i32), ErrorCode> =
+        unique.into_iter().zip(errors.into_iter().map(|error| fenced(error, version, FIRST_FENCED_VERSION))).collect();
+    if is_as_asked { as_asked(asked, &results) } else { once_each(&results) }
+}
+
+fn result(partition_index: i32, error: ErrorCode) -> AddPartitionsToTxnPartitionResult {
+    AddPartitionsToTxnPartitionResult { partition_index, partition_error_code: error.0 }
+}
+
+/// In the order of the request, with everything that it names twice, and topics without partitions.
+fn as_asked<'r>(
+    asked: &Asked<'r>,
+    results: &BTreeMap<(&str, i32), ErrorCode>,
+) -> Vec<AddPartitionsToTxnTopicResult<'r>> {
+    let of = |topic: &str, index: i32| result(index, results.get(&(topic, index)).copied().unwrap_or(ErrorCode::NONE));
+    let topic = |topic: &'r AddPartitionsToTxnTopic<'r>| AddPartitionsToTxnTopicResult {
+        name: topic.name.as_ref().into(),
+        results_by_partition: topic.partitions.iter().map(|index| of(&topic.name, *index)).collect(),
+    };
+    asked.topics.iter().map(topic).collect()
+}
+
+fn once_each<'r>(results: &BTreeMap<(&'r str, i32), ErrorCode>) -> Vec<AddPartitionsToTxnTopicResult<'r>> {
+    let mut topics: Vec<AddPartitionsToTxnTopicResult<'r>> = Vec::new();
+    for ((name, index), error) in results {
+        let result = result(*index, *error);
+        match topics.last_mut().filter(|last| last.name == *name) {
             Some(last) => last.results_by_partition.push(result),
-            None => results.push(AddPartitionsToTxnTopicResult { name, results_by_partition: vec![result] }),
+            None => {
+                topics.push(AddPartitionsToTxnTopicResult { name: (*name).into(), results_by_partition: vec![result] })
+            }
         }
     }
-    results
+    topics
 }
 
 /// The answers if some partition may not be added. Clients have no say over internal topics.

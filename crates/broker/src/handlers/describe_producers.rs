@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use milena_controller::validate_topic_name;
 use milena_log::ProducerState;
 use milena_net::Outgoing;
 use milena_protocol::messages::DescribeProducersRequest;
@@ -34,10 +35,16 @@ fn topic<'r>(asked: &'r TopicRequest<'r>, topics: &Topics, room: &mut Room) -> R
         match hosted.map(|topic| topic.served(partition_index)) {
             Some(Ok(partition)) => answer.active_producers = partition.log().producers().map(producer).collect(),
             Some(Err(error)) => answer.error_code = error.0,
-            None => {
-                answer.error_code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0;
-                answer.error_message = Some("the topic does not exist".into());
-            }
+            None => match validate_topic_name(&asked.name) {
+                Ok(()) => {
+                    answer.error_code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0;
+                    answer.error_message = Some("the topic does not exist".into());
+                }
+                Err(error) => {
+                    answer.error_code = error.code.0;
+                    answer.error_message = error.message;
+                }
+            },
         }
         room.take(size_of_val(&answer) + size_of_val(&*answer.active_producers))?;
         Ok(answer)

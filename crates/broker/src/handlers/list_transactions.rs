@@ -24,7 +24,7 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
         let mut response = list(&asked, &ports).await;
         if response.error_code == 0 {
             let unknown = asked.state_filters.iter().filter(|name| !State::is_name(name)).cloned();
-            response.unknown_state_filters = unknown.collect();
+            response.unknown_state_filters = unknown.collect::<BTreeSet<_>>().into_iter().collect();
         }
         frame(|out| call.answer(out, &response))
     })

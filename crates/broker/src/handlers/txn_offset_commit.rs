@@ -48,10 +48,11 @@ fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Resu
         return nothing.send(call, replies, move |header, reply, out| write(header, reply, Vec::new(), refused, out));
     }
     let all = unanswered(&good);
-    let answered = match begin(&asked, version, ports) {
+    let answered = match check_group(&asked.group_id).and_then(|()| begin(&asked, version, ports)) {
         Ok(guard) => {
             let request = Request::CommitInTransaction {
                 request: as_commit(&asked, good, version),
+                version,
                 producer: Producer { id: asked.producer_id, epoch: asked.producer_epoch },
             };
             ports.coordinators.groups().request_verified(&asked.group_id, request, guard)
@@ -59,6 +60,10 @@ fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Resu
         Err(error) => Answer::Now(Err(coordinator_error(error))),
     };
     answered.send(call, replies, move |header, reply, out| write(header, reply, all, refused, out))
+}
+
+fn check_group(id: &str) -> Result<(), ErrorCode> {
+    if id.is_empty() { Err(ErrorCode::INVALID_GROUP_ID) } else { Ok(()) }
 }
 
 /// What the group's partition asks for if the transaction begins there: its coordinator must know of it.

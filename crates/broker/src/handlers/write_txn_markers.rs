@@ -20,6 +20,9 @@ use crate::purgatory::Waiting;
 use crate::registry::Api;
 use crate::request::{OwnedRequest, Refusal};
 
+/// The id, and the epoch, of no producer.
+const NOBODY: i16 = -1;
+
 /// The registry's line.
 pub const API: Api = Api::later(ApiKey::WRITE_TXN_MARKERS, 1..=2, handle);
 
@@ -28,7 +31,10 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
         let call = request.call();
         let asked: WriteTxnMarkersRequest<'_> = call.request()?;
         let mut markers = Vec::with_capacity(asked.markers.len());
-        for marker in &asked.markers {
+        // What has no partitions is not spoken of.
+        let has_partitions =
+            |marker: &&WritableTxnMarker<'_>| marker.topics.iter().any(|topic| !topic.partition_indexes.is_empty());
+        for marker in asked.markers.iter().filter(has_partitions) {
             markers.push(write(marker, &ports).await);
         }
         frame(|out| call.answer(out, &WriteTxnMarkersResponse { markers }))
@@ -45,10 +51,18 @@ async fn write<'r>(asked: &'r WritableTxnMarker<'r>, ports: &Ports) -> WritableT
         log_append_time: false,
     };
     let mut topics = Vec::with_capacity(asked.topics.len());
+    // No batch can name it.
+    let is_nobody = asked.producer_id == i64::from(NOBODY) || asked.producer_epoch == NOBODY;
+    let append = |topic: &str, index: i32| {
+        if is_nobody {
+            return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
+        }
+        ports.coordinators.markers().append(topic, index, marker)
+    };
     let mut seen: HashMap<&str, HashSet<i32>> = HashMap::new();
-    for topic in &asked.topics {
+    for topic in asked.topics.iter().filter(|topic| !topic.partition_indexes.is_empty()) {
         let seen = seen.entry(&topic.name).or_default();
-        let append = |index: &i32| (*index, ports.coordinators.markers().append(&topic.name, *index, marker));
+        let append = |index: &i32| (*index, append(&topic.name, *index));
         let appended: Vec<_> =
             topic.partition_indexes.iter().filter(|&&index| seen.insert(index)).map(append).collect();
         let mut partitions = Vec::with_capacity(appended.len());

@@ -163,3 +163,96 @@ fn where_every_record_is_flushed_a_transaction_is_complete_when_its_markers_are(
     while state(&mut client) != "CompleteCommit" {}
     assert_eq!(view(&mut client, 0, 0), (2, 2, vec![], true));
 }
+
+/// Waits until the transaction is complete.
+fn wait_complete(client: &mut RawClient) -> String {
+    loop {
+        let state = state(client);
+        if state.starts_with("Complete") {
+            return state;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// An old client's AddPartitionsToTxn of a partition of a topic; the error code.
+fn add(client: &mut RawClient, (id, epoch): Producer, topic: &str, partition: i32) -> i64 {
+    let body = json!({
+        "v3AndBelowTransactionalId": "x", "v3AndBelowProducerId": id, "v3AndBelowProducerEpoch": epoch,
+        "v3AndBelowTopics": [{"name": topic, "partitions": [partition]}],
+    });
+    let answer = client.call("AddPartitionsToTxn", 3, &body).unwrap();
+    answer["resultsByTopicV3AndBelow"][0]["resultsByPartition"][0]["partitionErrorCode"].as_i64().unwrap()
+}
+
+#[test]
+fn a_topic_that_is_deleted_holds_up_no_transaction_also_when_there_is_a_new_one_of_its_name() {
+    for is_made_again in [false, true] {
+        let node = Node::start();
+        let mut client = node.client();
+        create_topic(&mut client, "t", 1, &[]);
+        create_topic(&mut client, "gone", 1, &[]);
+        let producer = init(&mut client);
+        assert_eq!([add(&mut client, producer, "gone", 0), send(&mut client, 12, producer, 0, 0)], [0, 0]);
+        client.call("DeleteTopics", 5, &json!({"topicNames": ["gone"], "timeoutMs": 30000})).unwrap();
+        if is_made_again {
+            create_topic(&mut client, "gone", 1, &[]);
+        }
+        assert_eq!(end(&mut client, producer, true)["errorCode"], 0);
+        assert_eq!(wait_complete(&mut client), "CompleteCommit");
+        assert_eq!(view(&mut client, 0, 0), (2, 2, vec![], true));
+    }
+}
+
+#[test]
+fn a_transaction_that_takes_too_long_is_aborted_at_the_next_look_and_its_producer_fenced() {
+    let node = Node::start_with(&["transaction.abort.timed.out.transaction.cleanup.interval.ms=20"]);
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[]);
+    init(&mut client);
+    let body = json!({"transactionalId": "x", "transactionTimeoutMs": 500, "producerId": -1, "producerEpoch": -1});
+    let producer = producer(&patiently(&mut client, "InitProducerId", 4, &body));
+    assert_eq!(send(&mut client, 12, producer, 0, 0), 0);
+    assert_eq!(wait_complete(&mut client), "CompleteAbort");
+    assert_eq!(view(&mut client, 0, 0), (2, 2, vec![0], true));
+    assert_eq!(
+        [end(&mut client, producer, true)["errorCode"].as_i64(), Some(send(&mut client, 12, producer, 1, 0))],
+        [Some(48), Some(47)]
+    );
+}
+
+#[test]
+fn a_transactional_id_that_rests_for_too_long_is_forgotten() {
+    let settings =
+        ["transactional.id.expiration.ms=1", "transaction.remove.expired.transaction.cleanup.interval.ms=20"];
+    let node = Node::start_with(&settings);
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[]);
+    let first = init(&mut client);
+    let error = |client: &mut RawClient| {
+        let answer = client.call("DescribeTransactions", 0, &json!({"transactionalIds": ["x"]})).unwrap();
+        answer["transactionStates"][0]["errorCode"].as_i64().unwrap()
+    };
+    while error(&mut client) != 105 {}
+    assert_eq!([add(&mut client, first, "t", 0), send(&mut client, 12, first, 0, 0)], [49, 49]);
+    let second = init(&mut client);
+    assert!(second.0 > first.0 && second.1 == 0, "{second:?} after {first:?}");
+}
+
+#[test]
+fn without_verification_older_clients_may_write_what_they_did_not_add() {
+    let node = Node::start_with(&["transaction.partition.verification.enable=false"]);
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[]);
+    let producer = init(&mut client);
+    assert_eq!(send(&mut client, 9, producer, 0, 0), 0);
+    // Nobody knows of that transaction: it hangs until somebody writes its marker.
+    assert_eq!((state(&mut client).as_str(), view(&mut client, 0, 0).1), ("Empty", 0));
+    let marker = json!({
+        "producerId": producer.0, "producerEpoch": producer.1, "transactionResult": false, "coordinatorEpoch": 0,
+        "topics": [{"name": "t", "partitionIndexes": [0]}],
+    });
+    let answer = client.call("WriteTxnMarkers", 1, &json!({"markers": [marker]})).unwrap();
+    assert_eq!(answer["markers"][0]["topics"][0]["partitions"][0]["errorCode"], 0, "{answer}");
+    assert_eq!(view(&mut client, 0, 0), (2, 2, vec![0], true));
+}

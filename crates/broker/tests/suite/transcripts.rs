@@ -8,6 +8,7 @@
 mod exchanges;
 mod normal;
 mod text;
+mod transactions;
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -134,8 +135,28 @@ impl Stand {
             self.coordinate();
         }
         let mut out = format!("{api}\n");
-        for version in versions {
+        for version in versions.clone() {
             for (title, body) in exchanges::of(api, &Stage { version, topic_id: &self.topic_id }) {
+                let body = wire::fit(&format!("{api}Request"), version, &body).unwrap();
+                out += &exchange(&mut self.client, &mut self.normal, (api, version), title, &body);
+            }
+        }
+        if transactions::APIS.contains(&api) {
+            out += &self.in_transactions(api, versions);
+        }
+        out
+    }
+
+    /// All exchanges of an API of transactions that need a coordinator.
+    fn in_transactions(&mut self, api: &str, versions: RangeInclusive<i16>) -> String {
+        if api == "TxnOffsetCommit" {
+            self.coordinate();
+        }
+        let mut out = String::new();
+        for version in versions {
+            let (id, producer) = transactions::producer(&mut self.client, api, version);
+            let stage = transactions::Stage { version, topic_id: &self.topic_id, id, producer };
+            for (title, body) in transactions::of(api, &stage) {
                 let body = wire::fit(&format!("{api}Request"), version, &body).unwrap();
                 out += &exchange(&mut self.client, &mut self.normal, (api, version), title, &body);
             }

@@ -110,6 +110,8 @@ pub enum Request<'r> {
     CommitInTransaction {
         /// The request.
         request: OffsetCommitRequest<'r>,
+        /// Version of the TxnOffsetCommit.
+        version: i16,
         /// Whose transaction.
         producer: Producer,
     },

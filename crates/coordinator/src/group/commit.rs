@@ -13,6 +13,8 @@ use crate::transaction::Producer;
 
 /// First version in which an unknown group is told as such.
 const FIRST_GROUP_ID_NOT_FOUND_VERSION: i16 = 9;
+/// The same of TxnOffsetCommit.
+const FIRST_GROUP_ID_NOT_FOUND_TXN_VERSION: i16 = 6;
 /// Version of an offset's record; the one with an end of its own is older.
 const OFFSET_COMMIT_VERSION: i16 = 4;
 const EXPIRING_OFFSET_COMMIT_VERSION: i16 = 1;
@@ -27,8 +29,13 @@ pub(super) enum Origin {
         /// The version.
         version: i16,
     },
-    /// By a TxnOffsetCommit: it counts when the producer's transaction is committed.
-    Transaction(Producer),
+    /// By a TxnOffsetCommit of this version: it counts when the producer's transaction is committed.
+    Transaction {
+        /// Whose transaction.
+        producer: Producer,
+        /// The version.
+        version: i16,
+    },
 }
 
 /// The answer that a commit promises.
@@ -80,7 +87,7 @@ impl Groups {
         let expires =
             (request.retention_time_ms != DEFAULT_RETENTION).then(|| now_ms.wrapping_add(request.retention_time_ms));
         let mut records = cx.records();
-        if let Origin::Transaction(producer) = origin {
+        if let Origin::Transaction { producer, .. } = origin {
             records = records.transactional(producer.id, producer.epoch);
         }
         let mut response = Vec::with_capacity(request.topics.len());
@@ -128,21 +135,24 @@ impl Groups {
         let is_unnamed = epoch < 0 && who.member.is_empty() && who.instance.is_none();
         let version = match origin {
             Origin::Client { version } => version,
-            Origin::Transaction(_) => i16::MAX,
+            Origin::Transaction { .. } => i16::MAX,
         };
         if let Some(group) = self.consumers.get(&*request.group_id) {
             return match origin {
-                Origin::Transaction(_) if is_unnamed => Ok(None),
+                Origin::Transaction { .. } if is_unnamed => Ok(None),
                 _ => group.may_commit(&request.member_id, epoch, version),
             };
         }
         match (self.groups.get(&*request.group_id), origin) {
-            (Some(_), Origin::Transaction(_)) if is_unnamed => Ok(None),
-            (Some(group), Origin::Transaction(_)) => group.may_commit_in_transaction(who, epoch).map(|()| None),
+            (Some(_), Origin::Transaction { .. }) if is_unnamed => Ok(None),
+            (Some(group), Origin::Transaction { .. }) => group.may_commit_in_transaction(who, epoch).map(|()| None),
             (Some(group), Origin::Client { .. }) => group.may_commit(who, epoch).map(|()| None),
             // A group comes into being with its offsets.
             (None, _) if epoch < 0 => Ok(None),
             (None, Origin::Client { .. }) if version >= FIRST_GROUP_ID_NOT_FOUND_VERSION => {
+                Err(ErrorCode::GROUP_ID_NOT_FOUND)
+            }
+            (None, Origin::Transaction { version, .. }) if version >= FIRST_GROUP_ID_NOT_FOUND_TXN_VERSION => {
                 Err(ErrorCode::GROUP_ID_NOT_FOUND)
             }
             (None, _) => Err(ErrorCode::ILLEGAL_GENERATION),

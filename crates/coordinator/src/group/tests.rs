@@ -24,7 +24,7 @@ use super::{GroupSettings, Groups, Join, Reply, Request};
 use crate::engine::Ticket;
 use crate::test_log::{Bench, TestLog};
 
-type Group = Bench<Groups>;
+pub(crate) type Group = Bench<Groups>;
 
 /// Topics by name, with a number for an id and how many partitions they have.
 #[derive(Debug, Clone, Default)]
@@ -72,7 +72,7 @@ impl Metadata for Cluster {
     }
 }
 
-fn settings() -> GroupSettings {
+pub(crate) fn settings() -> GroupSettings {
     GroupSettings {
         min_session_timeout_ms: 6_000,
         max_session_timeout_ms: 1_800_000,
@@ -222,7 +222,7 @@ fn fetch_all(bench: &mut Group, require_stable: bool) -> Vec<(String, Vec<Fetche
 }
 
 /// The committed offset of a partition of `t`, or -1.
-fn fetch(bench: &mut Group, partition: i32) -> i64 {
+pub(crate) fn fetch(bench: &mut Group, partition: i32) -> i64 {
     let partitions = vec![partition];
     let topics =
         vec![OffsetFetchRequestTopics { name: "t".into(), partition_indexes: partitions.into(), ..Default::default() }];

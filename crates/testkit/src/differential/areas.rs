@@ -1,6 +1,7 @@
 //! One file for each area of the recorded cases. Each knows from a case's id what to send and gives the outcome, or
 //! `None` for an id it does not know.
 
+mod adv;
 mod apiv;
 mod batch;
 mod batch_records;
@@ -41,6 +42,7 @@ use super::context::Context;
 pub(super) fn run(cx: &mut Context<'_>, id: &str) -> Result<Option<Value>> {
     let parts: Vec<&str> = id.split('.').collect();
     match parts[0] {
+        "adv" => adv::run(cx, &parts[1..]),
         "apiv" => apiv::run(cx, &parts[1..]),
         "batch" => batch::run(cx, &parts[1..]),
         "cgrp" => cgrp::run(cx, &parts[1..]),

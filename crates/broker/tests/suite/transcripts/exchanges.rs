@@ -17,7 +17,8 @@ pub struct Stage<'a> {
     pub topic_id: &'a str,
 }
 
-type Exchange = (&'static str, Value);
+/// A request, and what it shows.
+pub type Exchange = (&'static str, Value);
 
 const UNKNOWN_ID: &str = "dW5rbm93biB0b3BpYyBpZA";
 

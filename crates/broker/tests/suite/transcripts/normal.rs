@@ -52,6 +52,7 @@ impl Normal {
             "sessionId" if n != 0 => place(&mut self.sessions, &n) as i64,
             "totalBytes" | "usableBytes" if n > 0 => 1 << 40,
             "finalizedFeaturesEpoch" if n > 0 => 1,
+            "transactionStartTimeMs" if n > 0 => 1_700_000_000_000,
             _ => n,
         }
     }

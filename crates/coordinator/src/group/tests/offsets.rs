@@ -166,7 +166,7 @@ fn offsets_of_a_transaction_count_from_its_commit_on() {
 
 fn commit_in_transaction(bench: &mut Group, request: OffsetCommitRequest<'_>) -> Vec<ErrorCode> {
     let producer = Producer { id: 9, epoch: 0 };
-    match bench.ask(Request::CommitInTransaction { request, producer }) {
+    match bench.ask(Request::CommitInTransaction { request, version: 5, producer }) {
         Reply::Commit(topics) => {
             topics.iter().flat_map(|topic| &topic.partitions).map(|partition| ErrorCode(partition.error_code)).collect()
         }
