@@ -1,234 +1,213 @@
-//! Random lives of transactions: producers and their zombies, writes that fail or are not committed, markers that can't be
-//! written, and a restart at any moment. Whatever happens, no transaction is committed here and aborted there, what was
-//! answered is true, and in the end no partition has an open transaction.
+//! Random lives of transactions. Producers follow the protocol, are killed, fence each other, and speak old and new
+//! versions. Requests and answers are lost, late and doubled, writes fail or are not committed, clocks jump, markers can't be
+//! written, and the process dies at any moment. Whatever happens:
+//!
+//! - no transaction is committed here and aborted there, and none has records of another;
+//! - how it ended is what its producer was told, in every partition that acknowledged a record of it;
+//! - in the end no transaction is open anywhere;
+//! - a group's offsets are those of the last transaction that was committed.
+
+mod client;
+mod partition;
+mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use milena_protocol::ErrorCode;
+use client::{Answer, Ask, Client, Request};
+use server::Server;
 
 use super::*;
 
 const IDS: [&str; 3] = ["a", "b", "c"];
-const PARTITIONS: i32 = 4;
-const STEPS: usize = 300;
+const STEPS: usize = 10_000;
 const RUNS: u64 = 40;
-
-/// What a client of a transactional id believes.
-#[derive(Clone, Copy)]
-struct Client {
-    producer: Producer,
-    /// Number of its transaction.
-    transaction: u64,
-}
+/// Of a hundred requests or answers, so many are lost, and so many doubled.
+const LOST: u32 = 8;
+const DOUBLED: u32 = 8;
 
 struct World {
-    bench: Option<Partition>,
+    server: Server,
     rng: fastrand::Rng,
-    version: i16,
-    clients: BTreeMap<&'static str, Client>,
-    /// Clients that have a successor and do not know it.
-    zombies: Vec<(&'static str, Client)>,
-    /// Open transactions of each partition, by producer id: epoch and number.
-    open: BTreeMap<(i32, i64), (i16, u64)>,
-    /// How transactions ended, by number.
-    ends: BTreeMap<u64, BTreeSet<bool>>,
-    /// Ends that were answered.
+    clients: Vec<Client>,
+    requests: Vec<Request>,
+    answers: Vec<Answer>,
+    /// How transactions ended, as their producers were told, by number.
     promised: BTreeMap<u64, bool>,
+    /// Partitions that have acknowledged records of a transaction.
+    acknowledged: BTreeSet<(u64, usize)>,
     next_transaction: u64,
-    next_producer_id: i64,
+    next_request: u64,
 }
 
 impl World {
     fn new(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let version = [0, 2][rng.usize(..2)];
+        let server = Server::new(&mut rng);
         Self {
-            bench: Some(bench(version)),
+            server,
             rng,
-            version,
-            clients: BTreeMap::new(),
-            zombies: Vec::new(),
-            open: BTreeMap::new(),
-            ends: BTreeMap::new(),
+            clients: Vec::new(),
+            requests: Vec::new(),
+            answers: Vec::new(),
             promised: BTreeMap::new(),
+            acknowledged: BTreeSet::new(),
             next_transaction: 0,
-            next_producer_id: 0,
+            next_request: 0,
         }
-    }
-
-    fn bench(&mut self) -> &mut Partition {
-        self.bench.as_mut().expect("it is only away during a restart")
     }
 
     fn step(&mut self) {
-        match self.rng.u32(..100) {
-            0..10 => self.init(),
-            10..55 => self.produce(),
-            55..75 => self.end(),
-            75..80 => self.let_time_pass(),
-            80..85 => self.toggle_faults(),
-            85..90 => self.restart(),
+        let id = IDS[self.rng.usize(..IDS.len())];
+        match self.rng.u32(..1000) {
+            0..2 => self.succeed(id),
+            2..250 => self.act(id),
+            250..520 => self.deliver_request(),
+            520..800 => self.deliver_answer(),
+            800..960 => self.server.work(&mut self.rng, true),
+            960..964 => self.server.let_time_pass(&mut self.rng),
+            964..968 => self.server.toggle_faults(&mut self.rng),
+            968..970 => self.restart(),
+            970 => self.server.jump(&mut self.rng),
             _ => {}
         }
-        if self.rng.u32(..3) > 0 {
-            self.do_effects(true);
+        self.collect_answers();
+    }
+
+    /// A new client takes an id over; the one before may not be dead.
+    fn succeed(&mut self, id: &'static str) {
+        let dies = self.rng.bool();
+        self.clients.iter_mut().filter(|client| client.id == id && dies).for_each(|client| client.is_dead = true);
+        let version = if self.server.version == 0 || self.rng.u32(..4) == 0 { 0 } else { 2 };
+        self.clients.push(Client::new(id, version));
+    }
+
+    /// A client sends something: what it does next, or again what was not answered.
+    fn act(&mut self, id: &'static str) {
+        let living = self.clients.iter().enumerate().filter(|(_, client)| client.id == id && !client.is_dead);
+        let Some(at) = self.rng.choice(living.map(|(at, _)| at).collect::<Vec<_>>()) else { return self.succeed(id) };
+        let client = &mut self.clients[at];
+        let ask = match client.waiting.clone() {
+            // It is patient.
+            Some((number, _)) if number > 0 && self.rng.u32(..32) > 0 => return,
+            Some((_, ask)) => ask,
+            None => client.next(&mut self.rng, &mut self.next_transaction),
+        };
+        self.next_request += 1;
+        client.waiting = Some((self.next_request, ask.clone()));
+        // Before version 2 nothing tells what comes late from what belongs to the next transaction.
+        if client.version < 2 {
+            self.requests.retain(|request| request.client != at);
+            self.server.forget(at);
         }
+        self.requests.push(Request {
+            client: at,
+            number: self.next_request,
+            id: client.id,
+            version: client.version,
+            ask,
+        });
     }
 
-    fn answer(&mut self, request: Request<'_>) -> Option<Reply> {
-        let bench = self.bench();
-        let ticket = bench.send(request);
-        bench.reply(ticket)
-    }
-
-    fn init(&mut self) {
-        let id = IDS[self.rng.usize(..IDS.len())];
-        let before = self.clients.get(id).copied();
-        let expected = before.filter(|_| self.rng.bool()).map(|client| client.producer);
-        self.next_producer_id += 1;
-        let fresh_id = Some(self.next_producer_id);
-        let request = Request::Init(Init { id, timeout_ms: TIMEOUT_MS, expected, fresh_id });
-        if let Some(Reply::Producer(Ok(producer))) = self.answer(request) {
-            self.zombies.extend(before.map(|client| (id, client)));
-            self.begin(id, producer);
-        }
-    }
-
-    fn begin(&mut self, id: &'static str, producer: Producer) {
-        self.next_transaction += 1;
-        self.clients.insert(id, Client { producer, transaction: self.next_transaction });
-    }
-
-    /// A client, which may be one that has a successor.
-    fn client(&mut self) -> Option<(&'static str, Client)> {
-        if !self.zombies.is_empty() && self.rng.u32(..4) == 0 {
-            return Some(self.zombies[self.rng.usize(..self.zombies.len())]);
-        }
-        let id = IDS[self.rng.usize(..IDS.len())];
-        self.clients.get(id).map(|client| (id, *client))
-    }
-
-    /// A batch is written if its transaction is open in the partition already, or the coordinator knows of it.
-    fn produce(&mut self) {
-        let Some((id, Client { producer, transaction })) = self.client() else { return };
-        let partition = self.rng.i32(..PARTITIONS);
-        let place = (partition, producer.id);
-        if self.open.contains_key(&place) {
+    fn deliver_request(&mut self) {
+        if self.requests.is_empty() {
             return;
         }
-        let partitions = [("t".into(), partition)];
-        let request = Request::Add { id, producer, partitions: &partitions, client_version: self.version };
-        let is_added = match self.rng.bool() {
-            true => matches!(self.answer(request), Some(Reply::Done(Ok(())))),
-            false => {
-                let request = Request::Verify { id, producer, partitions: &partitions };
-                self.answer(request) == Some(Reply::Verified(vec![ErrorCode::NONE]))
-            }
+        let at = self.rng.usize(..self.requests.len());
+        let request = match self.rng.u32(..100) {
+            chance if chance < LOST => return drop(self.requests.swap_remove(at)),
+            chance if chance < LOST + DOUBLED => self.requests[at].clone(),
+            _ => self.requests.swap_remove(at),
         };
-        if is_added {
-            self.open.insert(place, (producer.epoch, transaction));
+        self.server.take(request);
+    }
+
+    fn collect_answers(&mut self) {
+        self.answers.extend(self.server.take_answers());
+    }
+
+    fn deliver_answer(&mut self) {
+        if self.answers.is_empty() {
+            return;
         }
-    }
-
-    fn end(&mut self) {
-        let Some((id, client)) = self.client() else { return };
-        let committed = self.rng.bool();
-        let producer = client.producer;
-        let request = End { id, producer, committed, client_version: self.version, fresh_id: None };
-        let Some(Reply::Producer(Ok(producer))) = self.answer(Request::End(request)) else { return };
-        let is_current = self.clients.get(id).is_some_and(|known| known.transaction == client.transaction);
-        if is_current {
-            self.promised.insert(client.transaction, committed);
-            self.begin(id, producer);
+        let at = self.rng.usize(..self.answers.len());
+        let answer = self.answers.swap_remove(at);
+        if self.rng.u32(..100) < LOST {
+            return;
         }
+        let client = &mut self.clients[answer.client];
+        let Some((_, ask)) = client.waiting.take_if(|(number, _)| *number == answer.number && !client.is_dead) else {
+            return;
+        };
+        match (&ask, answer.outcome) {
+            (Ask::Write { transaction, partition, .. }, Ok(_)) => {
+                self.acknowledged.insert((*transaction, *partition));
+            }
+            (Ask::End { transaction, committed, .. }, Ok(_)) => {
+                let before = self.promised.insert(*transaction, *committed);
+                assert_eq!(before, None, "transaction {transaction} has ended twice");
+            }
+            _ => {}
+        }
+        client.learn(&ask, answer.outcome);
     }
 
-    fn let_time_pass(&mut self) {
-        let ms = [1, RETRY_MS, 2 * TIMEOUTS_INTERVAL_MS][self.rng.usize(..3)];
-        self.bench().advance(ms);
-    }
-
-    fn toggle_faults(&mut self) {
-        let (fails, commits) = (self.rng.u32(..3) == 0, self.rng.bool());
-        let log = &mut self.bench().log;
-        log.failure = fails.then_some(ErrorCode::KAFKA_STORAGE_ERROR);
-        log.commits = commits;
-        self.bench().drive();
-    }
-
+    /// The process dies and another one begins. What was on its way to and from it is lost.
     fn restart(&mut self) {
-        self.bench = self.bench.take().map(Bench::restart);
+        self.requests.clear();
+        self.answers.clear();
+        self.server.restart(&mut self.rng);
     }
 
-    fn do_effects(&mut self, may_fail: bool) {
-        for effect in std::mem::take(&mut self.bench().effects) {
-            let Effect::WriteMarkers(ended) = effect else { continue };
-            let mut done = Vec::new();
-            for (topic, partition) in &ended.partitions {
-                if may_fail && self.rng.u32(..3) == 0 {
-                    continue;
-                }
-                self.mark(*partition, &ended);
-                done.push((topic.as_str().into(), *partition));
-            }
-            let request = Request::Marked { id: &ended.id, producer: ended.producer, partitions: &done };
-            if !may_fail || self.rng.u32(..5) > 0 {
-                self.answer(request);
-            } else {
-                // The word gets lost with the process.
-                self.restart();
-                return;
-            }
-        }
-    }
-
-    /// A marker ends what is open, unless that is a later transaction than its own.
-    fn mark(&mut self, partition: i32, ended: &Ended) {
-        let place = (partition, ended.producer.id);
-        let Some((epoch, transaction)) = self.open.get(&place).copied() else { return };
-        if epoch < ended.producer.epoch || (ended.version < 2 && epoch == ended.producer.epoch) {
-            self.open.remove(&place);
-            self.ends.entry(transaction).or_default().insert(ended.committed);
-        }
-    }
-
-    /// All faults end, and enough time passes for everything to end.
+    /// All faults end, nobody sends any more, and enough time passes for everything to end.
     fn heal(&mut self) {
-        let log = &mut self.bench().log;
-        (log.failure, log.commits) = (None, true);
-        self.bench().drive();
-        for _ in 0..4 {
-            self.do_effects(false);
-            self.bench().advance(2 * TIMEOUTS_INTERVAL_MS);
-        }
-        self.do_effects(false);
+        self.requests.clear();
+        self.server.heal(&mut self.rng);
     }
 
-    fn check(&self) {
-        assert!(self.open.is_empty(), "transactions are open for ever: {:?}", self.open);
-        for (transaction, ends) in &self.ends {
+    fn check(&mut self) {
+        let ends = self.server.ends();
+        let mut by_transaction: BTreeMap<u64, BTreeSet<bool>> = BTreeMap::new();
+        for ((transaction, _), committed) in &ends {
+            by_transaction.entry(*transaction).or_default().insert(*committed);
+        }
+        for (transaction, ends) in by_transaction {
             assert_eq!(ends.len(), 1, "transaction {transaction} is torn");
+        }
+        for (transaction, partition) in &self.acknowledged {
+            let end = ends.get(&(*transaction, *partition));
+            assert!(end.is_some(), "transaction {transaction} has lost its records in partition {partition}");
             if let Some(promised) = self.promised.get(transaction) {
-                assert!(ends.contains(promised), "transaction {transaction} did not end as was said");
+                assert_eq!(
+                    end,
+                    Some(promised),
+                    "transaction {transaction} in partition {partition} did not end as was said"
+                );
             }
         }
+        self.server.check();
     }
+}
+
+/// How many lives are tried.
+fn runs() -> u64 {
+    std::env::var("TRANSACTIONS_RUNS").map_or(RUNS, |runs| runs.parse().expect("TRANSACTIONS_RUNS is a number"))
 }
 
 #[test]
 fn no_transaction_is_torn_lost_or_open_for_ever() {
     let seeds = match std::env::var("TRANSACTIONS_SEED") {
         Ok(seed) => vec![seed.parse().expect("TRANSACTIONS_SEED is a number")],
-        Err(_) => (0..RUNS).collect(),
+        Err(_) => (0..runs()).collect(),
     };
-    let mut ended = 0;
+    let (mut committed, mut aborted) = (0, 0);
     for seed in seeds {
         println!("TRANSACTIONS_SEED={seed}");
         let mut world = World::new(seed);
         (0..STEPS).for_each(|_| world.step());
         world.heal();
         world.check();
-        ended += world.ends.len();
+        committed += world.promised.values().filter(|committed| **committed).count();
+        aborted += world.promised.values().filter(|committed| !**committed).count();
     }
-    assert!(ended > 0, "nothing was tried");
+    assert!(committed > 0 && aborted > 0, "{committed} committed and {aborted} aborted transactions are too few");
 }
