@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::messages::{self, Resource, TOPIC_ID_VERSION, Topic, api};
+use crate::messages::{self, Coordinated, Resource, TOPIC_ID_VERSION, Topic, api};
 use crate::producer::Identity;
 use crate::wire::Reader;
 
@@ -110,7 +110,7 @@ impl Admin {
     pub(crate) fn commit(&mut self, group: &str, topic: &Topic) -> Result<Vec<u8>> {
         let until = Instant::now() + PATIENCE;
         loop {
-            let reply = self.call(messages::find_coordinator(group))?;
+            let reply = self.call(messages::find_coordinator(Coordinated::Group(group)))?;
             let mut code = messages::read_find_coordinator(self.open(&reply)?)?;
             let commit = messages::offset_commit(group, topic);
             if code == 0 {
@@ -135,15 +135,19 @@ impl Admin {
 
     /// Produces one batch to the first partition.
     pub(crate) fn produce(&mut self, version: i16, topic: &Topic, batch: &[u8]) -> Result<()> {
-        let reply = self.call(messages::produce(version, topic, -1, &[(0, batch)]).bytes)?;
+        let reply = self.call(messages::produce(version, topic, -1, None, &[(0, batch)]).bytes)?;
         messages::read_produce(self.open(&reply)?, version, |_, _| Ok(()))
     }
 
-    /// Gets an idempotent producer's id and epoch, waiting while the server loads its coordinator.
-    pub(crate) fn producer_id(&mut self) -> Result<Identity> {
+    /// Gets a producer's id and epoch, waiting while the server loads its coordinator. With an id it is a transactional one.
+    pub(crate) fn producer_id(&mut self, transactional_id: Option<&str>) -> Result<Identity> {
         let until = Instant::now() + PATIENCE;
         loop {
-            let reply = self.call(messages::init_producer_id())?;
+            if let Some(id) = transactional_id {
+                // The first one who asks has the coordinator's topic made.
+                self.call(messages::find_coordinator(Coordinated::Transactions(id)))?;
+            }
+            let reply = self.call(messages::init_producer_id(transactional_id))?;
             match messages::read_init_producer_id(self.open(&reply)?)? {
                 (0, id, epoch) => return Ok(Identity { id, epoch }),
                 (code, ..) if Instant::now() > until => bail!("InitProducerId: the server answers error code {code}"),

@@ -15,6 +15,9 @@ const LENGTH_AT: usize = 8;
 /// Where the CRC-32C stands; it covers everything that follows it.
 const CRC_AT: usize = 17;
 const CRC_FROM: usize = 21;
+const ATTRIBUTES_AT: usize = 21;
+/// In the lower byte of the attributes: the batch belongs to a transaction.
+const TRANSACTIONAL: u8 = 0x10;
 const LAST_OFFSET_DELTA_AT: usize = 23;
 const PRODUCER_ID_AT: usize = 43;
 const BASE_SEQUENCE_AT: usize = 53;
@@ -202,6 +205,11 @@ fn put_value(out: &mut Vec<u8>, spec: &BatchSpec, random: &mut Random) {
 pub(crate) fn seal(batch: &mut [u8]) {
     let crc = checksum(CrcAlgorithm::Crc32Iscsi, &batch[CRC_FROM..]) as u32;
     batch[CRC_AT..CRC_FROM].copy_from_slice(&crc.to_be_bytes());
+}
+
+/// Makes a batch one of a transaction; its producer and checksum are stamped later.
+pub(crate) fn make_transactional(batch: &mut [u8]) {
+    batch[ATTRIBUTES_AT + 1] |= TRANSACTIONAL;
 }
 
 /// Stamps an idempotent producer's identity and sequence number, and seals the batch.

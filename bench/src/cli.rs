@@ -83,6 +83,15 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 1)]
         depth: usize,
     },
+    /// Do transactions: `--spread` batches, each for another partition of the connection's own, and a commit.
+    Transact {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        window: Window,
+        #[command(flatten)]
+        load: Load,
+    },
     /// Fill a compacted topic, let the server clean it, and wait until it has.
     Compact {
         #[command(flatten)]

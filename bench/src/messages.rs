@@ -2,7 +2,7 @@
 //!
 //! Only flexible versions are used: Produce 9 (topic names) or 13 (topic ids), Fetch 12 or 13,
 //! Metadata 12, CreateTopics 7, DeleteTopics 6, InitProducerId 4, ApiVersions 3,
-//! FindCoordinator 4, OffsetCommit 8.
+//! FindCoordinator 4, OffsetCommit 8, EndTxn 5.
 
 use anyhow::{Result, bail, ensure};
 
@@ -20,6 +20,7 @@ pub(crate) mod api {
     pub(crate) const CREATE_TOPICS: i16 = 19;
     pub(crate) const DELETE_TOPICS: i16 = 20;
     pub(crate) const INIT_PRODUCER_ID: i16 = 22;
+    pub(crate) const END_TXN: i16 = 26;
     pub(crate) const INCREMENTAL_ALTER_CONFIGS: i16 = 44;
 }
 
@@ -48,6 +49,15 @@ pub(crate) enum Resource<'a> {
     Topic(&'a str),
     /// That of all brokers.
     Brokers,
+}
+
+/// Whose coordinator is looked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Coordinated<'a> {
+    /// A group's.
+    Group(&'a str),
+    /// A transactional id's.
+    Transactions(&'a str),
 }
 
 /// Builds a whole frame, length prefix included, around the body that `body` appends.
@@ -254,20 +264,24 @@ fn read_metadata_topic(reader: &mut Reader<'_>) -> Result<(Topic, u32)> {
     Ok((Topic { name, id, partitions }, led))
 }
 
-/// FindCoordinator 4 of one group.
-pub(crate) fn find_coordinator(group: &str) -> Vec<u8> {
+/// FindCoordinator 4 of one group, or transactional id.
+pub(crate) fn find_coordinator(of: Coordinated<'_>) -> Vec<u8> {
+    let (kind, key) = match of {
+        Coordinated::Group(group) => (0, group),
+        Coordinated::Transactions(id) => (1, id),
+    };
     frame(api::FIND_COORDINATOR, 4, |out| {
-        out.i8(0); // a group
+        out.i8(kind);
         out.compact_len(1);
-        out.compact_str(group);
+        out.compact_str(key);
         out.no_tags();
     })
 }
 
-/// Reads the error code of a FindCoordinator 4 reply for one group.
+/// Reads the error code of a FindCoordinator 4 reply for one key.
 pub(crate) fn read_find_coordinator(mut reader: Reader<'_>) -> Result<i16> {
     reader.i32()?; // throttle, ms
-    ensure!(reader.compact_len()? == Some(1), "FindCoordinator answers for another number of groups");
+    ensure!(reader.compact_len()? == Some(1), "FindCoordinator answers for another number of keys");
     reader.compact_str()?;
     reader.i32()?; // node
     reader.compact_bytes()?; // host
@@ -314,10 +328,10 @@ pub(crate) fn read_offset_commit(mut reader: Reader<'_>) -> Result<i16> {
     Ok(worst)
 }
 
-/// InitProducerId 4 of an idempotent, not transactional, producer.
-pub(crate) fn init_producer_id() -> Vec<u8> {
+/// InitProducerId 4 of an idempotent producer, which may be a transactional one.
+pub(crate) fn init_producer_id(transactional_id: Option<&str>) -> Vec<u8> {
     frame(api::INIT_PRODUCER_ID, 4, |out| {
-        out.compact_null(); // transactional id
+        put_transactional_id(out, transactional_id);
         out.i32(60_000); // transaction timeout, ms
         out.i64(-1);
         out.i16(-1);
@@ -339,11 +353,24 @@ pub(crate) struct ProduceFrame {
     pub batches: Vec<(u32, std::ops::Range<usize>)>,
 }
 
+fn put_transactional_id(out: &mut Vec<u8>, id: Option<&str>) {
+    match id {
+        Some(id) => out.compact_str(id),
+        None => out.compact_null(),
+    }
+}
+
 /// Produce of one batch for each of the given partitions of a topic.
-pub(crate) fn produce(version: i16, topic: &Topic, acks: i16, batches: &[(u32, &[u8])]) -> ProduceFrame {
+pub(crate) fn produce(
+    version: i16,
+    topic: &Topic,
+    acks: i16,
+    transactional_id: Option<&str>,
+    batches: &[(u32, &[u8])],
+) -> ProduceFrame {
     let mut placed = Vec::with_capacity(batches.len());
     let bytes = frame(api::PRODUCE, version, |out| {
-        out.compact_null(); // transactional id
+        put_transactional_id(out, transactional_id);
         out.i16(acks);
         out.i32(30_000); // timeout, ms
         out.compact_len(1);
@@ -364,9 +391,23 @@ pub(crate) fn produce(version: i16, topic: &Topic, acks: i16, batches: &[(u32, &
 
 /// Reads a Produce reply; calls `seen` with each partition and its base offset.
 pub(crate) fn read_produce(
-    mut reader: Reader<'_>,
+    reader: Reader<'_>,
     version: i16,
     mut seen: impl FnMut(u32, i64) -> Result<()>,
+) -> Result<()> {
+    read_produce_codes(reader, version, |partition, code, base_offset, message| {
+        if code != 0 {
+            bail!("Produce to partition {partition}: the server answers error code {code} {message}");
+        }
+        seen(partition, base_offset)
+    })
+}
+
+/// Reads a Produce reply; calls `seen` with each partition, its error code, its base offset and its error message.
+pub(crate) fn read_produce_codes(
+    mut reader: Reader<'_>,
+    version: i16,
+    mut seen: impl FnMut(u32, i16, i64, &str) -> Result<()>,
 ) -> Result<()> {
     for _ in 0..reader.compact_len()?.unwrap_or(0) {
         skip_topic(&mut reader, version)?;
@@ -383,10 +424,7 @@ pub(crate) fn read_produce(
             }
             let message = reader.compact_str()?;
             reader.skip_tags()?;
-            if code != 0 {
-                bail!("Produce to partition {partition}: the server answers error code {code} {message}");
-            }
-            seen(partition as u32, base_offset)?;
+            seen(partition as u32, code, base_offset, message)?;
         }
         reader.skip_tags()?;
     }

@@ -67,6 +67,15 @@ pub(crate) fn call(target: &Target, stats: &Stats, measured: &Measured) -> Value
     Value::Object(out)
 }
 
+/// The report of `transact`: a transaction counts as one request.
+pub(crate) fn transact(target: &Target, records_per_batch: u32, stats: &Stats, measured: &Measured) -> Value {
+    let work = Work { records: stats.produced_records, requests: stats.calls, bytes: stats.produced_bytes };
+    let mut out = common(target, measured, &work);
+    put(&mut out, "records_per_batch", json!(records_per_batch));
+    put(&mut out, "latency_us", latency(&stats.call_latency));
+    Value::Object(out)
+}
+
 /// The report of `compact`: the bytes before and after, and how many offsets were cleaned.
 pub(crate) fn compact(target: &Target, (dirty, left): (u64, u64), offsets: u64, measured: &Measured) -> Value {
     let work = Work { records: offsets, bytes: dirty, ..Work::default() };

@@ -11,11 +11,12 @@ use crate::caller::{Caller, Silent};
 use crate::cli::{Call, Company, FetchArgs, Load, Target, TopicArgs, Window};
 use crate::conn::Conn;
 use crate::consumer::{Consumer, ConsumerSpec};
-use crate::messages::{self, Topic};
+use crate::messages::{self, TOPIC_ID_VERSION, Topic};
 use crate::procstat::{self, Sample};
 use crate::producer::{Pace, Producer, ProducerSpec};
 use crate::reactor::{Reactor, Role};
 use crate::report::{self, Measured};
+use crate::transactor::{Transactor, TransactorSpec};
 use crate::world::{Ledger, ReaderKind, World};
 
 /// How long the last replies may take, in ns.
@@ -106,6 +107,35 @@ pub(crate) fn call(
     }
     let measured = run.measure()?;
     Ok(report::call(target, &run.world.stats, &measured))
+}
+
+/// `kbench transact`: each connection has a transactional id, and partitions of its own.
+pub(crate) fn transact(target: &Target, window: &Window, load: &Load) -> Result<Value> {
+    let mut admin = Admin::connect(target.addr)?;
+    let versions = admin.versions(target.names)?;
+    ensure!(versions.produce >= TOPIC_ID_VERSION, "the server has no transactions of version 2");
+    let name = own_name("transact");
+    let spread = u32::try_from(load.spread.max(1))?;
+    let topic = admin.create_topic(&name, load.connections * spread, &[])?;
+    admin.wait_until_led(versions.fetch, &topic)?;
+
+    let mut batch = batch::build(&load.batch_spec(), 1)?;
+    batch::make_transactional(&mut batch.bytes);
+    let mut run = Run::new(target, window, Vec::new())?;
+    for at in 0..load.connections {
+        let id = format!("{name}-{at}");
+        let placed: Vec<_> = (at * spread..(at + 1) * spread).map(|partition| (partition, &batch.bytes[..])).collect();
+        run.add(Transactor::new(TransactorSpec {
+            version: versions.produce,
+            identity: admin.producer_id(Some(&id))?,
+            frame: messages::produce(versions.produce, &topic, -1, Some(&id), &placed),
+            id,
+            records_per_batch: batch.records,
+        }))?;
+    }
+    let measured = run.measure()?;
+    admin.delete_topic(&name)?;
+    Ok(report::transact(target, batch.records, &run.world.stats, &measured))
 }
 
 /// A run under construction, then under way.
@@ -206,10 +236,10 @@ fn add_producers(
                     .iter()
                     .map(|&partition| (partition, &batches[partition as usize % batches.len()].bytes[..]))
                     .collect();
-                messages::produce(versions.produce, topic, load.acks, &placed)
+                messages::produce(versions.produce, topic, load.acks, None, &placed)
             })
             .collect();
-        let identity = load.idempotent.then(|| admin.producer_id()).transpose()?;
+        let identity = load.idempotent.then(|| admin.producer_id(None)).transpose()?;
         let pace = load.rate.map(|rate| {
             let batches_a_frame = partitions.len() as f64 / frames.len() as f64;
             let records_a_frame = f64::from(records) * batches_a_frame;
