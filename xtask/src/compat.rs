@@ -1,5 +1,7 @@
 //! `cargo xtask compat`: real clients against a server. What they write and read is in `compat/README.md`.
 
+mod recorded;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -116,6 +118,9 @@ fn suite(server: &mut Server, names: &[&str]) -> Result<Done> {
     let mut phases = 7 * clients.len() + 3 * CONSUMER_PROTOCOL.len();
     for client in &clients {
         phases += usize::from(transactions(client, server)?);
+        if client.name == "java" {
+            phases += recorded::check(client, server)?;
+        }
     }
     Ok(Done { phases, missing })
 }

@@ -8,6 +8,7 @@ mod compacted;
 mod damage;
 mod dump;
 mod failing;
+mod hanging;
 mod hops;
 mod tools;
 

@@ -8,6 +8,7 @@ use milena_testkit::server::{Kind, Options, Server};
 use serde_json::json;
 
 use super::clients::{Ran, Tools};
+use super::hanging;
 
 /// The runs, one a line: the tool's class and its arguments. `{at}` is where the server is, appended where it is not said; `{dir}` a folder
 /// with the files below; `<` names the standard input. Behind a `~` the numbers are not compared, behind `?` only the exit code is, behind `+`
@@ -33,6 +34,7 @@ pub(super) fn compare(options: &Options, libs: &Path) -> Result<usize> {
     let runs: Vec<Run> = RUNS.lines().filter_map(|line| Run::parse(line, &served)).collect();
     let kafka = Options::new(Kind::Kafka(libs.to_owned())).start()?;
     let mut differing = Vec::new();
+    [&ours, &kafka].into_iter().try_for_each(hanging::leave)?;
     for run in &runs {
         let ours = run.ask(&mut tools, &ours, dir.path())?;
         let mut theirs = run.ask(&mut tools, &kafka, dir.path())?;
