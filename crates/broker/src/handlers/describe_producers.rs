@@ -30,21 +30,19 @@ fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refu
 
 fn topic<'r>(asked: &'r TopicRequest<'r>, topics: &Topics, room: &mut Room) -> Result<TopicResponse<'r>, Refusal> {
     let hosted = topics.by_name(&asked.name);
+    let unknown = match validate_topic_name(&asked.name) {
+        Ok(()) => (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist"),
+        Err(error) => (error.code, "no topic can have this name"),
+    };
     let partition = |&partition_index: &i32| {
         let mut answer = PartitionResponse { partition_index, ..Default::default() };
         match hosted.map(|topic| topic.served(partition_index)) {
             Some(Ok(partition)) => answer.active_producers = partition.log().producers().map(producer).collect(),
             Some(Err(error)) => answer.error_code = error.0,
-            None => match validate_topic_name(&asked.name) {
-                Ok(()) => {
-                    answer.error_code = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0;
-                    answer.error_message = Some("the topic does not exist".into());
-                }
-                Err(error) => {
-                    answer.error_code = error.code.0;
-                    answer.error_message = error.message;
-                }
-            },
+            None => {
+                let (error, message) = unknown;
+                (answer.error_code, answer.error_message) = (error.0, Some(message.into()));
+            }
         }
         room.take(size_of_val(&answer) + size_of_val(&*answer.active_producers))?;
         Ok(answer)
