@@ -316,7 +316,8 @@ impl Server {
     /// Nothing is open, and the group has the offsets of what was committed, also for the next process.
     pub(super) fn check(&mut self) {
         for (at, partition) in self.partitions.iter().enumerate() {
-            assert_eq!(partition.open(), [], "transactions are open for ever in partition {at}");
+            let open = partition.open();
+            assert!(open.is_empty(), "transactions {open:?} are open for ever in partition {at}");
         }
         for _ in 0..2 {
             for id in IDS {
