@@ -21,6 +21,8 @@ const BUFFER: usize = 256 << 10;
 const CRC_FROM: u64 = 21;
 /// Where the magic stands in a batch.
 const MAGIC_AT: usize = 16;
+/// Times that the bytes behind damage are summed at most to find a sound batch in them.
+const MOST_SUMMED: u64 = 16;
 
 /// What reading a segment found.
 #[derive(Debug)]
@@ -139,10 +141,12 @@ pub(crate) fn end_transaction(window: &mut Window<'_>, header: &Header) -> io::R
     Ok(bytes.get(..size).and_then(|bytes| Batch::parse(bytes).ok()).and_then(|batch| EndTransaction::of(&batch)))
 }
 
-/// Whether a sound batch with offsets from `least` on stands somewhere between the damage at `from` and `end`.
+/// Whether a sound batch with offsets from `least` on stands somewhere between the damage at `from` and `end`. So it is assumed where too much
+/// looks like headers of batches: it must not keep a start busy.
 pub(crate) fn sound_behind(file: &dyn File, from: u64, end: u64, least: i64) -> io::Result<bool> {
     let buf = vec![0; BUFFER.min((end - from) as usize)];
     let mut window = Window { file, buf, start: 0, len: 0 };
+    let mut left_to_sum = (end - from).saturating_mul(MOST_SUMMED);
     let mut at = from;
     while at + BATCH_OVERHEAD as u64 <= end {
         let bytes = window.at(at, BATCH_OVERHEAD)?;
@@ -152,12 +156,14 @@ pub(crate) fn sound_behind(file: &dyn File, from: u64, end: u64, least: i64) -> 
             continue;
         };
         at += ahead as u64;
-        if at > from
-            && at + BATCH_OVERHEAD as u64 <= end
-            && let Ok(batch) = check_batch(&mut window, at, end)?
-            && batch.base_offset >= least
-        {
-            return Ok(true);
+        let header = window.at(at, BATCH_OVERHEAD)?.first_chunk().filter(|_| at > from);
+        let header = header.and_then(|bytes| Header::parse(bytes, at, end).ok());
+        if let Some(header) = header.filter(|header| header.base_offset >= least) {
+            let Some(left) = left_to_sum.checked_sub(header.size) else { return Ok(true) };
+            left_to_sum = left;
+            if check_batch(&mut window, at, end)?.is_ok() {
+                return Ok(true);
+            }
         }
         at += 1;
     }

@@ -181,6 +181,27 @@ fn what_is_cut_is_kept_under_a_name_of_its_own_where_a_sound_batch_is_behind_the
 }
 
 #[test]
+fn what_looks_like_headers_of_batches_all_over_is_kept_without_summing_it_again_and_again() {
+    let disk = disk(1);
+    let sound = file_after_close();
+    // Each header claims all that is behind it, and none is right.
+    let count = 5000;
+    let mut tail = Vec::new();
+    for number in 0..count {
+        let mut bytes = placed(100 + number, 0, batch(2, 0, 5))[..61].to_vec();
+        let behind = (count - number) as i32 * 61 - 12;
+        bytes[8..12].copy_from_slice(&behind.to_be_bytes());
+        tail.extend(bytes);
+    }
+    tail[16] = 9;
+    closed(&disk);
+    write_file(&disk, "00000000000000000050.log", &[sound, tail.clone()].concat());
+    let (_, recovery) = open(&disk, &small(), false, 60);
+    assert_eq!((recovery.cut_at, recovery.bytes_cut), (Some(80), tail.len() as u64));
+    assert_eq!(recovery.kept, [dir().join("00000000000000000080.log.1.cut")]);
+}
+
+#[test]
 fn a_read_tells_of_records_that_are_missing_unless_compaction_took_them() {
     for compact in [false, true] {
         let disk = disk(1);

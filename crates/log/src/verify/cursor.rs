@@ -9,6 +9,8 @@ use crate::index::IndexEntry;
 
 /// Most bytes of an index; `segment.index.bytes` is an int32.
 const LIMIT: u64 = i32::MAX as u64;
+/// Bytes that are compared with zeros at once.
+const CHUNK: usize = 4096;
 
 /// The entries of an index file up to the first that can't be true, and the one that the walk comes to next.
 #[derive(Debug)]
@@ -18,6 +20,17 @@ pub(super) struct Cursor<E> {
     at: usize,
     /// Zeros behind the entries: what was reserved for further ones, bytes.
     pub(super) reserved: u64,
+}
+
+/// The bytes up to the last one that is not zero. What is reserved in a killed broker's indexes is most of its directory's size.
+fn without_zeros(bytes: &[u8]) -> &[u8] {
+    let mut rest = bytes;
+    while let Some((before, last)) = rest.split_last_chunk::<CHUNK>()
+        && *last == [0; CHUNK]
+    {
+        rest = before;
+    }
+    &rest[..rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
 }
 
 /// A file that is no whole number of entries, or an entry that can't follow the one before: at which byte, and what is wrong.
@@ -40,7 +53,7 @@ impl<E: IndexEntry> Cursor<E> {
             ((bytes.len() - rest) as u64, format!("{rest} bytes are left behind the entries of {} bytes", E::SIZE))
         });
         // Behind the entries stands what was reserved for further ones.
-        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last / E::SIZE + 1);
+        let used = without_zeros(&bytes).len().div_ceil(E::SIZE);
         let mut entries: Vec<E> = Vec::new();
         for (number, bytes) in bytes.chunks_exact(E::SIZE).take(used).enumerate() {
             let entry = E::decode(base_offset, bytes);
