@@ -78,7 +78,15 @@ impl Codec {
         let mut out = Vec::new();
         match self {
             Self::None => out.extend_from_slice(packed),
-            Self::Gzip => drop(flate2::read::GzDecoder::new(packed).read_to_end(&mut out)?),
+            Self::Gzip => {
+                let mut rest = packed;
+                // One member after the other; what is behind them does not count.
+                while rest.starts_with(&[0x1f, 0x8b]) {
+                    let mut member = flate2::bufread::GzDecoder::new(rest);
+                    member.read_to_end(&mut out)?;
+                    rest = member.into_inner();
+                }
+            }
             Self::Lz4 => drop(lz4_flex::frame::FrameDecoder::new(packed).read_to_end(&mut out)?),
             Self::Zstd => out = zstd::decode_all(packed)?,
             Self::Snappy if !packed.starts_with(b"\x82SNAPPY\0") => {

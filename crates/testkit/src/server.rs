@@ -251,7 +251,8 @@ impl Server {
             ("group.initial.rebalance.delay.ms".to_owned(), "0".to_owned()),
         ];
         if self.options.quick {
-            // Retention is seen within a test's patience; a bench has the defaults.
+            // Retention and compaction are seen within a test's patience; a bench has the defaults.
+            settings.push(("log.cleaner.backoff.ms".to_owned(), "500".to_owned()));
             settings.push(("log.retention.check.interval.ms".to_owned(), "1000".to_owned()));
             settings.push(("log.initial.task.delay.ms".to_owned(), "500".to_owned()));
         }

@@ -10,6 +10,7 @@ mod append;
 mod check;
 mod plan;
 mod records;
+mod repeats;
 mod reply;
 mod verify;
 mod wait;

@@ -49,10 +49,20 @@ fn metadata_topics_and_configurations_answer_as_kafka() {
 
 #[test]
 fn batches_are_taken_and_refused_as_by_kafka() {
-    agree(&["batch.", "ts.", "key.", "comp.", "limit.", "seed."]);
+    agree(&["batch.", "ts.", "key.null", "key.third", "key.five", "key.tombstone", "comp.", "limit.", "seed."]);
 }
 
 #[test]
 fn idempotent_producers_are_answered_as_by_kafka() {
     agree(&["idem."]);
+}
+
+#[test]
+fn records_are_deleted_as_by_kafka() {
+    agree(&["delrec."]);
+}
+
+#[test]
+fn the_least_request_of_every_version_and_log_directories_answer_as_kafka() {
+    agree(&["adv.", "admin."]);
 }

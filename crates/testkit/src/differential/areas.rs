@@ -1,6 +1,7 @@
 //! One file for each area of the recorded cases. Each knows from a case's id what to send and gives the outcome, or
 //! `None` for an id it does not know.
 
+mod admin;
 mod adv;
 mod apiv;
 mod batch;
@@ -25,6 +26,7 @@ mod meta;
 mod off;
 mod ofle;
 mod prod;
+mod prod_entries;
 mod seed;
 mod session;
 mod stored;
@@ -42,6 +44,7 @@ use super::context::Context;
 pub(super) fn run(cx: &mut Context<'_>, id: &str) -> Result<Option<Value>> {
     let parts: Vec<&str> = id.split('.').collect();
     match parts[0] {
+        "admin" => admin::run(cx, &parts[1..]),
         "adv" => adv::run(cx, &parts[1..]),
         "apiv" => apiv::run(cx, &parts[1..]),
         "batch" => batch::run(cx, &parts[1..]),

@@ -179,7 +179,7 @@ impl<'a> Context<'a> {
     }
 
     /// Waits until the broker leads each partition: the metadata may tell so a moment earlier.
-    fn wait_led(&mut self, name: &str, partitions: i32) -> Result<()> {
+    pub(super) fn wait_led(&mut self, name: &str, partitions: i32) -> Result<()> {
         let questions: Vec<_> = (0..partitions).map(|p| json!({"partitionIndex": p, "timestamp": -1})).collect();
         let body = json!({"replicaId": -1, "topics": [{"name": name, "partitions": questions}]});
         for _ in 0..500 {
@@ -324,7 +324,9 @@ impl<'a> Context<'a> {
 
     /// Waits until the coordinators of the case's groups answer.
     pub(super) fn coordinated(&mut self) -> Result<()> {
-        let keys: Vec<_> = ["g", "no", "a", "b"].iter().map(|short| self.name(short)).collect();
+        let mut keys: Vec<_> = ["g", "no", "a", "b"].iter().map(|short| self.name(short)).collect();
+        // Kafka's default.
+        keys.push(String::new());
         let find = json!({"keyType": 0, "coordinatorKeys": keys});
         let fetch: Vec<_> = keys.iter().map(|group| json!({"groupId": group, "topics": []})).collect();
         let fetch = json!({"groups": fetch, "requireStable": false});

@@ -23,20 +23,10 @@ pub(super) fn append(frames: &mut [&mut [u8]], plan: &mut Plan, now_ms: i64) {
             let key = parts[first].partition_key();
             let len = rest.iter().take_while(|&&at| parts[at].partition_key() == key).count();
             let (group, after) = rest.split_at(len);
-            mark_replaced(group, parts);
             append_group(group, parts, &mut batches, now_ms, tools);
             rest = after;
         }
     });
-}
-
-/// The last entry for a partition in a request takes the place of those before it.
-fn mark_replaced(group: &[usize], parts: &mut [Part]) {
-    for pair in group.windows(2) {
-        if parts[pair[0]].frame == parts[pair[1]].frame {
-            parts[pair[0]].replaced = true;
-        }
-    }
 }
 
 /// The bytes of each part's batch: disjoint pieces of the frames, in the order of the parts.

@@ -10,6 +10,7 @@ use milena_protocol::{ErrorCode, Message, Reader, Records};
 use milena_records::{Batch, BatchError, Compression, batches};
 
 use super::plan::{Part, Plan, Request, Topic, TopicName};
+use super::repeats;
 use crate::partition::Partition;
 use crate::replicas::Topics;
 use crate::request::{Header, Refusal};
@@ -27,8 +28,13 @@ pub(super) fn request(frame: &[u8], topics: &Topics, plan: &mut Plan) -> Result<
     let (header, body_at) = Header::parse(frame)?;
     let body = ProduceRequest::decode(&mut Reader::new(&frame[body_at..]), header.version)?;
     let (first, first_topic) = (plan.parts.len(), plan.topics.len());
-    for topic in &body.topic_data {
-        add_topic(topic, header.version, frame, topics, plan);
+    // A topic without partitions is not answered.
+    let asked = body.topic_data.iter().filter(|topic| !topic.partition_data.is_empty());
+    for (answer, topic) in asked.enumerate() {
+        add_topic(topic, answer, header.version, frame, topics, plan);
+    }
+    if repeats::may_be_in(&body.topic_data) {
+        repeats::mark(&mut plan.topics[first_topic..], &mut plan.parts);
     }
     let parts = &mut plan.parts[first..];
     check_leading_headers(parts, frame, body.transactional_id.is_some());
@@ -46,8 +52,15 @@ pub(super) fn request(frame: &[u8], topics: &Topics, plan: &mut Plan) -> Result<
     Ok(())
 }
 
-/// Finds the partitions of one topic of a request.
-fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &Topics, plan: &mut Plan) {
+/// Finds the partitions of one topic of a request; `answer` is the place of its answer.
+fn add_topic(
+    topic: &TopicProduceData<'_>,
+    answer: usize,
+    version: i16,
+    frame: &[u8],
+    topics: &Topics,
+    plan: &mut Plan,
+) {
     let by_id = version >= FIRST_TOPIC_ID_VERSION;
     let found = if by_id { topics.by_id(topic.topic_id) } else { topics.by_name(&topic.name) };
     let unknown = if by_id { ErrorCode::UNKNOWN_TOPIC_ID } else { ErrorCode::UNKNOWN_TOPIC_OR_PARTITION };
@@ -61,7 +74,7 @@ fn add_topic(topic: &TopicProduceData<'_>, version: i16, frame: &[u8], topics: &
         Some(topic) => TopicName::Known(Arc::clone(&topic.identity)),
         None => TopicName::Unknown(topic.name.to_string()),
     };
-    plan.topics.push(Topic { name, id: topic.topic_id, parts: start..plan.parts.len() });
+    plan.topics.push(Topic { name, id: topic.topic_id, parts: start..plan.parts.len(), answer });
 }
 
 /// Where a partition's records stand in the frame; null and empty ones stand nowhere.
@@ -69,23 +82,17 @@ fn place_in(frame: &[u8], records: Option<&Records<'_>>) -> Range<usize> {
     records.filter(|records| !records.is_empty()).and_then(|records| records.range_in(frame)).unwrap_or(0..0)
 }
 
-/// Kafka looks at the first header of every partition to see whether it is transactional; one that can't be read fails
-/// the whole request.
+/// Kafka looks at the first headers of the partitions until one is transactional; one that can't be read before fails the whole request.
 fn check_leading_headers(parts: &mut [Part], frame: &[u8], has_transactional_id: bool) {
-    let mut failure = None;
-    for part in parts.iter() {
-        match batches(&frame[part.batch.clone()]).next() {
-            Some(Err(BatchError::LengthTooSmall { .. } | BatchError::UnknownMagic(_))) => {
-                failure = Some((ErrorCode::CORRUPT_MESSAGE, Some("A batch header can't be read")));
-                break;
-            }
-            Some(Ok(batch)) if batch.is_transactional() && !has_transactional_id => {
-                failure = Some((ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None));
-            }
-            _ => {}
+    let failure = parts.iter().find_map(|part| match batches(&frame[part.batch.clone()]).next() {
+        Some(Err(BatchError::LengthTooSmall { .. } | BatchError::UnknownMagic(_))) => {
+            Some((ErrorCode::CORRUPT_MESSAGE, Some("A batch header can't be read")))
         }
-    }
-    if let Some((error, message)) = failure {
+        Some(Ok(batch)) if batch.is_transactional() && has_transactional_id => Some((ErrorCode::NONE, None)),
+        Some(Ok(batch)) if batch.is_transactional() => Some((ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)),
+        _ => None,
+    });
+    if let Some((error, message)) = failure.filter(|(error, _)| *error != ErrorCode::NONE) {
         for part in parts {
             part.error = ErrorCode::NONE;
             part.refuse(error, message);
@@ -95,7 +102,7 @@ fn check_leading_headers(parts: &mut [Part], frame: &[u8], has_transactional_id:
 
 /// Checks what one partition is given. True for a batch of a transaction that passed.
 fn check_part(part: &mut Part, frame: &[u8], version: i16, acks: i16) -> bool {
-    let Some(partition) = part.partition.clone().filter(|_| part.error == ErrorCode::NONE) else { return false };
+    let Some(partition) = part.partition.clone().filter(|_| part.is_good()) else { return false };
     match sole_batch(&frame[part.batch.clone()], version) {
         Ok(batch) => {
             part.batch.end = part.batch.start + batch.size();
@@ -120,7 +127,9 @@ fn sole_batch(bytes: &[u8], version: i16) -> Result<Batch<'_>, ErrorCode> {
     let mut found = batches(bytes);
     let batch = match found.next() {
         Some(Ok(batch)) => batch,
-        Some(Err(BatchError::BelowOverhead { .. })) => return Err(ErrorCode::CORRUPT_MESSAGE),
+        Some(Err(
+            BatchError::BelowOverhead { .. } | BatchError::LengthTooSmall { .. } | BatchError::UnknownMagic(_),
+        )) => return Err(ErrorCode::CORRUPT_MESSAGE),
         _ => return Err(ErrorCode::INVALID_RECORD),
     };
     if batch.compression() == Some(Compression::Zstd) && version < FIRST_ZSTD_VERSION {

@@ -86,6 +86,8 @@ pub(super) struct Topic {
     pub id: Uuid,
     /// Its partitions, as positions in [`Plan::parts`].
     pub parts: Range<usize>,
+    /// Place of its answer among those of the request; a topic that comes again has the place of its first entry.
+    pub answer: usize,
 }
 
 /// The name of a topic in a request.

@@ -38,25 +38,31 @@ pub(super) fn later(request: &Request, plan: &Plan) -> Reply {
 
 fn silence(request: &Request, plan: &Plan) -> Result<(), Refusal> {
     let mut parts = plan.topics(request).iter().flat_map(|topic| &plan.parts[topic.parts.clone()]);
-    let failed = parts.find(|part| part.error != ErrorCode::NONE);
+    let failed = parts.find(|part| part.error != ErrorCode::NONE && !part.replaced);
     failed.map_or(Ok(()), |part| Err(Refusal::SilentFailure(part.error.name())))
 }
 
 fn put(request: &Request, plan: &Plan, out: &mut Outgoing) -> Result<(), Refusal> {
-    let responses =
-        plan.topics(request).iter().map(|topic| topic_response(topic, &plan.parts, request.version)).collect();
+    let responses = topic_responses(plan.topics(request), &plan.parts, request.version);
     let response = ProduceResponse { responses, ..Default::default() };
     let header = Header::new(ApiKey::PRODUCE, request.version, request.correlation_id, None);
     put_answer(&header, out, &response).map(|_| ())
 }
 
-fn topic_response<'p>(topic: &'p Topic, parts: &'p [Part], version: i16) -> TopicProduceResponse<'p> {
-    let parts = &parts[topic.parts.clone()];
-    TopicProduceResponse {
-        name: Cow::Borrowed(if version < FIRST_TOPIC_ID_VERSION { topic.name.as_str() } else { "" }),
-        topic_id: topic.id,
-        partition_responses: parts.iter().filter(|part| !part.replaced).map(partition_response).collect(),
+fn topic_responses<'p>(topics: &'p [Topic], parts: &'p [Part], version: i16) -> Vec<TopicProduceResponse<'p>> {
+    let mut responses = Vec::with_capacity(topics.len());
+    for topic in topics {
+        if topic.answer == responses.len() {
+            responses.push(TopicProduceResponse {
+                name: Cow::Borrowed(if version < FIRST_TOPIC_ID_VERSION { topic.name.as_str() } else { "" }),
+                topic_id: topic.id,
+                partition_responses: Vec::with_capacity(topic.parts.len()),
+            });
+        }
+        let answered = parts[topic.parts.clone()].iter().filter(|part| !part.replaced);
+        responses[topic.answer].partition_responses.extend(answered.map(partition_response));
     }
+    responses
 }
 
 fn partition_response(part: &Part) -> PartitionProduceResponse<'_> {

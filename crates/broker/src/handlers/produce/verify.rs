@@ -55,7 +55,7 @@ fn support(version: i16) -> Support {
 
 /// The producer of a batch whose transaction is not known to be open in the partition.
 fn begin(part: &mut Part, batch: &[u8], support: Support, now_ms: i64) -> Option<Producer> {
-    let partition = part.partition.as_ref().filter(|_| part.error == ErrorCode::NONE)?;
+    let partition = part.partition.as_ref().filter(|_| part.is_good())?;
     let batch = Batch::parse(batch).ok().filter(|batch| batch.is_transactional())?;
     let producer = Producer { id: batch.producer_id(), epoch: batch.producer_epoch() };
     let start = VerificationStart {

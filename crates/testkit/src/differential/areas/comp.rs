@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::comp_payload;
-use super::stored::{answer, reply_and_batches, reply_batches_and_records};
+use super::stored::{answer, records, reply_and_batches, reply_batches_and_records};
 use crate::batch::{Batch, Codec, Record, Stored};
 use crate::differential::context::{Context, fetch_body, produce_body, version};
 
@@ -23,9 +23,17 @@ pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
             let sent = Batch { producer_id: 5_000_000, producer_epoch: 0, base_sequence: 0, ..good }.build();
             reply_and_batches(cx, 9, &[("compression.type", to)], &sent).map(Some)
         }
+        ["attributes", to] => {
+            let sent = Batch { attributes: 0xc0, ..Batch::of(2, cx.t0()).with(Codec::Gzip) }.build();
+            reply_and_batches(cx, 9, &[("compression.type", to)], &sent).map(Some)
+        }
         ["big", codec] => {
             let Some(codec) = Codec::parse(codec) else { return Ok(None) };
             big(cx, codec).map(Some)
+        }
+        ["big-recompressed", codec] => {
+            let Some(codec) = Codec::parse(codec) else { return Ok(None) };
+            big_recompressed(cx, codec).map(Some)
         }
         ["bomb", "header-count"] => bomb(cx).map(Some),
         ["zstd", "v6-two-partitions"] => two_partitions(cx).map(Some),
@@ -69,6 +77,19 @@ fn big(cx: &mut Context<'_>, codec: Codec) -> Result<Value> {
     let codec = stored.first().map(Stored::attribute_text);
     let reply = cx.names.normal(&reply);
     Ok(json!({"reply": reply, "batches": stored.len(), "records": count, "codec": codec, "crcOk": crcs_fit}))
+}
+
+/// 300 KB of records that are stored with another codec and read back.
+fn big_recompressed(cx: &mut Context<'_>, codec: Codec) -> Result<Value> {
+    let other = if codec == Codec::Lz4 { "gzip" } else { "lz4" };
+    let topic = cx.create("t", 1, &[("compression.type", other)])?;
+    let value = |i: i64| format!("{i}-").repeat(250);
+    let batch = Batch::new(cx.t0(), (0..300).map(|i| Record::text(i, 0, &format!("k{i}"), &value(i))).collect());
+    let reply = answer(cx, 9, &topic, &batch.with(codec).build())?;
+    let read = records(cx)?;
+    let read = read.as_array().map_or(&[][..], Vec::as_slice);
+    let same = (0..).zip(read).all(|(i, record)| record["v"] == value(i));
+    Ok(json!({"error": reply["errorCode"], "read": read.len(), "same": same}))
 }
 
 fn large_value(cx: &mut Context<'_>, codec: Codec) -> Result<Value> {

@@ -16,6 +16,12 @@ pub(super) fn odd(codec: Codec, what: &str, plain: &[u8]) -> Result<Option<Vec<u
     Ok(Some(match (codec, what) {
         (_, "plain-payload") => plain.to_vec(),
         (_, "garbage") => (0..60u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect(),
+        (_, "flipped") => {
+            // The cases were made with a zstd that gives the content's size.
+            let middle = good.len() / 2 + usize::from(codec == Codec::Zstd);
+            good[middle] ^= 0x55;
+            good
+        }
         (Codec::Gzip, "trailing-garbage") => [&good[..], b"garbage"].concat(),
         (Codec::Gzip, "cut6") => good[..good.len() - 6].to_vec(),
         (Codec::Gzip, "bad-crc") => {
@@ -34,7 +40,7 @@ pub(super) fn odd(codec: Codec, what: &str, plain: &[u8]) -> Result<Option<Vec<u
             good[LZ4_HEADER_CHECKSUM] ^= 0xff;
             good
         }
-        (Codec::Lz4 | Codec::Zstd, "two-frames") => {
+        (Codec::Gzip | Codec::Lz4 | Codec::Zstd, "two-frames") => {
             let (first, second) = plain.split_at(plain.len() / 2);
             [codec.compress(first)?, codec.compress(second)?].concat()
         }

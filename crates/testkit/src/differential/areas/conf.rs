@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::stored::records;
 use crate::batch::{Batch, Record};
 use crate::differential::context::{Context, number, version};
 
@@ -28,6 +29,7 @@ pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
         ["alter", what @ ..] => alter(cx, what),
         ["inc", what @ ..] => incremental(cx, what),
         ["list-resources", what] => list(cx, what),
+        ["effect", "tombstone-dropped"] => tombstone(cx).map(Some),
         ["effect", "retention-ms"] => retention(cx).map(Some),
         _ => Ok(None),
     }
@@ -298,4 +300,37 @@ fn retention(cx: &mut Context<'_>) -> Result<Value> {
         start = cx.list_offset(&topic, 0, -2)?["offset"].take();
     }
     Ok(json!({"start": start, "next": start}))
+}
+
+/// A record without value that is older than `delete.retention.ms`; then the topic is no longer compacted.
+fn tombstone(cx: &mut Context<'_>) -> Result<Value> {
+    let configs = [
+        ("cleanup.policy", "compact"),
+        ("delete.retention.ms", "100"),
+        ("min.cleanable.dirty.ratio", "0.01"),
+        ("segment.ms", "1000"),
+    ];
+    let topic = cx.create("t", 1, &configs)?;
+    let mut gone = Record::text(0, 0, "gone", "");
+    gone.value = None;
+    for record in [gone, Record::text(0, 0, "other", "v")] {
+        cx.produce_ok(&topic, 0, &Batch::new(cx.t0(), vec![record]))?;
+    }
+    let has = |found: &Value, key: &str| found.as_array().into_iter().flatten().any(|record| record["k"] == key);
+    let mut found = records(cx)?;
+    // Its first cleaning gives a tombstone its time, and a later one, of a log with something new, takes it.
+    for number in 1..40 {
+        if !has(&found, "gone") {
+            break;
+        }
+        let later = Record::text(0, 0, "later", "v");
+        cx.produce_ok(&topic, 0, &Batch::new(cx.t0() + number * 1500, vec![later]))?;
+        std::thread::sleep(Duration::from_millis(500));
+        found = records(cx)?;
+    }
+    let dropped = !has(&found, "gone");
+    let config = json!({"name": "cleanup.policy", "configOperation": 0, "value": "delete"});
+    let resource = json!({"resourceType": TOPIC, "resourceName": topic, "configs": [config]});
+    cx.call("IncrementalAlterConfigs", 1, json!({"resources": [resource]}))?;
+    Ok(json!({"dropped": dropped, "otherKept": has(&records(cx)?, "other")}))
 }

@@ -5,12 +5,31 @@ use serde_json::{Value, json};
 
 use crate::batch::{Batch, Record};
 use crate::differential::context::{Context, number, version};
+use crate::differential::normalise::error;
 
 pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
     match id {
         ["backwards"] => backwards(cx).map(Some),
         ["unknown"] => unknown(cx).map(Some),
         ["policy", policy @ ("delete" | "compact-delete")] => by_policy(cx, &policy.replace('-', ",")).map(Some),
+        ["policy", "compact"] => by_policy(cx, "compact").map(Some),
+        ["policy-changed"] => policy_changed(cx).map(Some),
+        ["empty", what] => {
+            let Some(offset) = what.strip_prefix("to").and_then(number) else { return Ok(None) };
+            let topic = cx.create("t", 1, &[])?;
+            to(cx, &topic, offset).map(Some)
+        }
+        ["partition-twice", first, second] => {
+            let (Some(first), Some(second)) = (number(first), number(second)) else { return Ok(None) };
+            let topic = six(cx)?;
+            let partitions = json!([{"partitionIndex": 0, "offset": first}, {"partitionIndex": 0, "offset": second}]);
+            let answer = ask(cx, 2, &topic, &partitions, 10_000)?;
+            Ok(Some(json!([answer, start(cx, &topic)?])))
+        }
+        ["no-partitions"] => {
+            let topic = six(cx)?;
+            ask(cx, 2, &topic, &json!([]), 10_000).map(Some)
+        }
         ["produce-after"] => produce_after(cx).map(Some),
         ["two-partitions"] => two_partitions(cx).map(Some),
         ["timeout0"] => {
@@ -84,6 +103,18 @@ fn by_policy(cx: &mut Context<'_>, policy: &str) -> Result<Value> {
     let records = (0..3).map(|delta| Record::text(delta, 0, &format!("k{delta}"), "v")).collect();
     cx.produce_ok(&topic, 0, &Batch::new(cx.t0(), records))?;
     to(cx, &topic, 2)
+}
+
+/// A topic that is no longer compacted, once its partitions know.
+fn policy_changed(cx: &mut Context<'_>) -> Result<Value> {
+    let before = by_policy(cx, "compact")?;
+    let topic = cx.name("t");
+    let config = json!({"name": "cleanup.policy", "configOperation": 0, "value": "delete"});
+    let resource = json!({"resourceType": 2, "resourceName": topic, "configs": [config]});
+    cx.call("IncrementalAlterConfigs", 1, json!({"resources": [resource]}))?;
+    let is_done = |answer: &Value| answer[0]["partitions"][0]["errorCode"] == error(0);
+    let after = cx.until(|cx| to(cx, &topic, 2), is_done)?;
+    Ok(json!([before, after]))
 }
 
 fn produce_after(cx: &mut Context<'_>) -> Result<Value> {

@@ -61,6 +61,12 @@ fn sequences(what: &str) -> Option<Vec<Sent>> {
         "in-order" => vec![one(0), (0, 1, 2), one(3)],
         "first-not-zero" => vec![one(5), one(6), one(8)],
         "dup-last" => vec![(0, 0, 2), (0, 0, 2), one(2)],
+        "dup-fifth" => (0..6).chain([1]).map(one).collect(),
+        "dup-part" => vec![(0, 0, 4), (0, 1, 2), (0, 0, 2), (0, 2, 2)],
+        // Behind the largest sequence comes 0.
+        "wrap" => vec![(0, i32::MAX - 1, 1), (0, i32::MAX, 1), (0, 0, 1), (0, i32::MAX, 1), (0, 1, 1)],
+        "wrap-in-a-batch" => vec![(0, i32::MAX - 1, 3), (0, i32::MAX - 1, 3), (0, 1, 1), (0, 3, 1)],
+        "epoch-max" => vec![(i16::MAX, 0, 1), (i16::MAX, 1, 1), (0, 0, 1)],
         "dup-sixth" => (0..6).chain([0]).map(one).collect(),
         "dup-much-older" => {
             let tens = (0..6).map(|n| (0, 1 + n * 10, 10));
@@ -156,6 +162,20 @@ fn on_topic(cx: &mut Context<'_>, what: &str, topic: &str, producer: i64) -> Res
             send(cx, &batch(cx, producer, (0, 0, 1)))?;
             let sent = batch(cx, producer, (0, 5, 1)).build();
             whole(cx, topic, &sent)?
+        }
+        "epoch-down-reply-whole" => {
+            send_all(cx, producer, &[(3, 0, 1)])?;
+            let sent = batch(cx, producer, (2, 1, 1)).build();
+            whole(cx, topic, &sent)?
+        }
+        "two-partitions" => {
+            let topic = cx.create("u", 2, &[])?;
+            let mut codes = Vec::new();
+            for (partition, sequence) in [(0, 0), (1, 0), (0, 1), (1, 2), (1, 1)] {
+                let sent = batch(cx, producer, (0, sequence, 1)).build();
+                codes.push(error(cx.produce(&topic, partition, &sent)?["errorCode"].as_i64().unwrap_or(-1)));
+            }
+            json!(codes)
         }
         "gap-acks0" => {
             send(cx, &batch(cx, producer, (0, 0, 1)))?;

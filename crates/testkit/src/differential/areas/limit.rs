@@ -39,6 +39,13 @@ pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
             }
             outcome.into()
         }
+        ["rebuilt-larger"] => rebuilt(cx, Codec::Gzip, "uncompressed")?,
+        ["rebuilt-smaller"] => rebuilt(cx, Codec::None, "gzip")?,
+        ["segment"] => {
+            let topic = cx.create("t", 1, &[("segment.bytes", "1048576"), ("max.message.bytes", "4000000")])?;
+            let reply = answer(cx, 9, &topic, &of_size(cx.t0(), 1_048_577))?;
+            json!([cx.names.normal(&reply), cx.end(&topic, 0)?])
+        }
         ["alter-limit-live"] => altered(cx, &good.build())?,
         ["request-max"] => {
             let size: i32 = 100 * 1024 * 1024 + 1;
@@ -46,6 +53,12 @@ pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
         }
         _ => return Ok(None),
     }))
+}
+
+/// A batch that is larger than the limit in one of its two forms only.
+fn rebuilt(cx: &mut Context<'_>, codec: Codec, topic_codec: &str) -> Result<Value> {
+    let sent = Batch::new(cx.t0(), vec![Record::text(0, 0, "k", &"v".repeat(5000))]).with(codec).build();
+    reply_and_batches(cx, 9, &[("max.message.bytes", "1000"), ("compression.type", topic_codec)], &sent)
 }
 
 /// A batch of one record that has `size` bytes.

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use crate::batch::Batch;
 use crate::differential::context::{Context, version};
 
 pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
@@ -29,6 +30,7 @@ pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
             let name = cx.name("none");
             topics(cx, v, json!([{"name": name}])).map(Some)
         }
+        ["auto-create", "fifty-then-produce"] => fifty(cx).map(Some),
         ["auto-create", v] => {
             let Some(v) = version(v) else { return Ok(None) };
             auto_create(cx, v).map(Some)
@@ -109,6 +111,20 @@ pub(super) fn bad_name(what: &str) -> Option<String> {
 pub(super) fn long_name(cx: &Context<'_>, length: usize) -> String {
     let prefix = &cx.names.prefix;
     format!("{prefix}{}", "x".repeat(length - prefix.len()))
+}
+
+/// Topics that are made by asking for them, and how many of them take a record soon.
+fn fifty(cx: &mut Context<'_>) -> Result<Value> {
+    let mut taken = 0;
+    for number in 0..50 {
+        let name = cx.name(&format!("auto-{number}"));
+        let body = json!({"topics": [{"name": name}], "allowAutoTopicCreation": true});
+        cx.until(|cx| cx.call("Metadata", 12, body.clone()), |found| found["topics"][0]["errorCode"] == 0)?;
+        let batch = Batch::of(1, cx.t0()).build();
+        let answer = cx.until(|cx| cx.produce(&name, 0, &batch), |answer| answer["errorCode"] == 0)?;
+        taken += i32::from(answer["errorCode"] == 0);
+    }
+    Ok(taken.into())
 }
 
 fn operations(cx: &mut Context<'_>, topic: bool, v: i16) -> Result<Value> {

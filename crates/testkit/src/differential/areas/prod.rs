@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
+use super::prod_entries;
 use crate::batch::{Batch, Record};
 use crate::client::Event;
 use crate::differential::context::{Context, SILENCE, number, one_partition, produce_body, version};
@@ -14,6 +15,7 @@ const UNKNOWN_ID: &str = "dGhpc2lzbm90YXRvcGljIQ";
 
 pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
     match id {
+        ["entries", rest @ ..] => prod_entries::run(cx, rest),
         ["ok", v, acks] => {
             let (Some(v), Some(acks)) = (version(v), acks_of(acks)) else { return Ok(None) };
             let batch = Batch::of(3, cx.t0()).build();

@@ -4,6 +4,7 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 
 use super::meta::{bad_name, long_name};
+use super::off;
 use crate::batch::Batch;
 use crate::differential::context::{Context, number, version};
 
@@ -256,6 +257,13 @@ fn delete_single(cx: &mut Context<'_>, what: &str) -> Result<Option<Value>> {
                 all.sort_by_key(|t| t["name"].as_str().map(str::to_owned));
             }
             reply
+        }
+        "recreate-offsets-gone" => {
+            let topic = off::committed(cx, 5)?;
+            let before = off::offset(cx, &topic, 0)?;
+            cx.delete(&topic)?;
+            cx.create("t", 3, &[])?;
+            json!([before, off::offset(cx, &topic, 0)?])
         }
         "recreate-empty" => {
             let topic = cx.create("t", 1, &[])?;

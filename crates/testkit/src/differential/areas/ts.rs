@@ -3,6 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::seed::producer_id;
 use super::stored::{answer, reply_and_batches, reply_batches_and_records};
 use crate::batch::{Batch, Codec, Record, Stored};
 use crate::differential::context::{Context, version};
@@ -11,11 +12,13 @@ const MINUTE: i64 = 60_000;
 
 pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
     match id {
+        ["lat", "idempotent-dup"] => duplicate(cx).map(Some),
         ["lat", what] => append_time(cx, what),
         ["create", what, codec] => {
             let Some(codec) = Codec::parse(codec) else { return Ok(None) };
-            created(cx, what, codec)
+            created(cx, what, codec, &[])
         }
+        ["rebuilt", what] => created(cx, what, Codec::None, &[("compression.type", "lz4")]),
         ["invalid-shape", v] => {
             let Some(v) = version(v) else { return Ok(None) };
             let topic = cx.create("t", 1, &[])?;
@@ -90,8 +93,27 @@ fn append_time(cx: &mut Context<'_>, what: &str) -> Result<Option<Value>> {
     Ok(Some(outcome))
 }
 
-/// A topic with the producer's time and nothing else.
-fn created(cx: &mut Context<'_>, what: &str, codec: Codec) -> Result<Option<Value>> {
+/// A duplicate where the broker's time counts.
+fn duplicate(cx: &mut Context<'_>) -> Result<Value> {
+    let topic = cx.create("t", 1, &[("message.timestamp.type", "LogAppendTime")])?;
+    let batch = Batch { producer_id: producer_id(cx)?, producer_epoch: 0, base_sequence: 0, ..Batch::of(2, cx.t0()) };
+    let sent = batch.build();
+    let (mut outcome, mut times) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let mut reply = answer(cx, 9, &topic, &sent)?;
+        let time = reply["logAppendTimeMs"].as_i64().unwrap_or(-1);
+        if (now(cx) - time).abs() < 10 * MINUTE {
+            reply["logAppendTimeMs"] = "<now>".into();
+        }
+        outcome.push(cx.names.normal(&reply));
+        times.push(time);
+    }
+    outcome.push(json!({"sameTime": times[0] == times[1]}));
+    Ok(outcome.into())
+}
+
+/// A topic with the producer's time.
+fn created(cx: &mut Context<'_>, what: &str, codec: Codec, configs: &[(&str, &str)]) -> Result<Option<Value>> {
     let timestamp = match what {
         "future-61min" => now(cx) + 61 * MINUTE,
         "future-59min" => now(cx) + 59 * MINUTE,
@@ -102,7 +124,7 @@ fn created(cx: &mut Context<'_>, what: &str, codec: Codec) -> Result<Option<Valu
         _ => return Ok(None),
     };
     let sent = one(timestamp, codec).build();
-    let mut outcome = reply_and_batches(cx, 9, &[], &sent)?;
+    let mut outcome = reply_and_batches(cx, 9, configs, &sent)?;
     if what == "future-59min" {
         for field in ["baseTs", "maxTs"] {
             if outcome["stored"][0][field] == cx.names.time(timestamp) {
