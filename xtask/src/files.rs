@@ -19,8 +19,11 @@ use anyhow::{Context, Result, bail};
 use milena_testkit::batch::{Batch, Codec, Stored};
 use milena_testkit::client::RawClient;
 use milena_testkit::oracle;
+pub(crate) use milena_testkit::rounds;
 use milena_testkit::server::{Kind, Options, Server};
 use serde_json::json;
+
+use clients::Tools;
 
 const TOPIC: &str = "left-behind";
 const PARTITIONS: i32 = 3;
@@ -90,6 +93,7 @@ fn binary(options: &Options) -> Result<&Path> {
 /// Fills a directory, once stopped cleanly and once killed, and lets Apache Kafka read it.
 fn left(options: &Options, libs: &Path) -> Result<usize> {
     let mut checked = 0;
+    let mut tools = Tools::start(libs)?;
     for kill in [false, true] {
         let mut server = options.clone().set("metadata.log.max.record.bytes.between.snapshots", "2000").start()?;
         fill(&server)?;
@@ -98,7 +102,7 @@ fn left(options: &Options, libs: &Path) -> Result<usize> {
         } else {
             server.stop()?
         };
-        checked += judge(&mut server, libs).inspect_err(|_| {
+        checked += judge(&mut server, libs, &mut tools).inspect_err(|_| {
             server.keep();
             eprintln!("the folder is {}", server.dir().display());
         })?;
@@ -106,7 +110,7 @@ fn left(options: &Options, libs: &Path) -> Result<usize> {
     Ok(checked)
 }
 
-fn judge(server: &mut Server, libs: &Path) -> Result<usize> {
+fn judge(server: &mut Server, libs: &Path, tools: &mut Tools) -> Result<usize> {
     let data = server.data_dir();
     let metadata = listed(&data.join("__cluster_metadata-0"))?;
     let snapshots = metadata.iter().filter(|f| has_suffix(f, "checkpoint")).count();
@@ -115,13 +119,13 @@ fn judge(server: &mut Server, libs: &Path) -> Result<usize> {
     }
     let mut checked = 0;
     for file in metadata.iter().filter(|f| has_suffix(f, "log") || has_suffix(f, "checkpoint")) {
-        dump(libs, file, &["--cluster-metadata-decoder"])?;
+        dump(tools, file, &["--cluster-metadata-decoder"])?;
         checked += 1;
     }
     for partition in 0..PARTITIONS {
         for file in listed(&data.join(format!("{TOPIC}-{partition}")))? {
             if has_suffix(&file, "log") || has_suffix(&file, "snapshot") {
-                dump(libs, &file, &["--deep-iteration"])?;
+                dump(tools, &file, &["--deep-iteration"])?;
                 checked += 1;
             }
         }
@@ -129,11 +133,6 @@ fn judge(server: &mut Server, libs: &Path) -> Result<usize> {
     let theirs = Options::new(Kind::Kafka(libs.to_owned())).dir(server.dir()).start()?;
     verify(&mut theirs.client()?).context("Apache Kafka on Milena's directory")?;
     Ok(checked + 1)
-}
-
-/// How many times as much as usual is tried: `MILENA_ROUNDS`, 1 without it.
-pub(crate) fn rounds() -> u64 {
-    std::env::var("MILENA_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1)
 }
 
 fn has_suffix(path: &Path, suffix: &str) -> bool {
@@ -147,13 +146,29 @@ fn listed(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Copies a directory.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in listed(from)? {
+        let target = to.join(entry.file_name().unwrap_or_default());
+        if entry.is_dir() {
+            copy(&entry, &target)?;
+        } else {
+            std::fs::copy(&entry, &target)?;
+        }
+    }
+    Ok(())
+}
+
 /// Dumps a file; every batch must be valid, and every record must have been understood.
-fn dump(libs: &Path, file: &Path, more: &[&str]) -> Result<()> {
+fn dump(tools: &mut Tools, file: &Path, more: &[&str]) -> Result<()> {
     let name = file.display().to_string();
-    let mut args = vec!["--files", &name];
-    args.extend_from_slice(more);
-    let text = oracle::tool(libs, "org.apache.kafka.tools.DumpLogSegments", &args)?;
-    sound(&text).with_context(|| name.clone())
+    let args = ["--files", &name].iter().chain(more).map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+    let ran = tools.run("DumpLogSegments", "", &args)?;
+    if ran.code != 0 {
+        bail!("Kafka's tool on {name} gives {}: {}{}", ran.code, ran.out, ran.err);
+    }
+    sound(&ran.out).with_context(|| name.clone())
 }
 
 /// The dump tool has found nothing wrong.

@@ -15,10 +15,18 @@ pub struct ApiError {
     pub message: Option<Cow<'static, str>>,
 }
 
+/// Bytes of a message at most. It may repeat names and values of the request, which are as long as a field can be.
+const LONGEST_MESSAGE: usize = 4096;
+
 impl ApiError {
     /// A code with a message.
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: Some(message.into()) }
+        let mut message = message.into();
+        if message.len() > LONGEST_MESSAGE {
+            let end = message.floor_char_boundary(LONGEST_MESSAGE);
+            message.to_mut().truncate(end);
+        }
+        Self { code, message: Some(message) }
     }
 
     /// A code alone.
@@ -30,5 +38,16 @@ impl ApiError {
 impl From<AlterError> for ApiError {
     fn from(error: AlterError) -> Self {
         Self::new(ErrorCode(error.code()), error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_never_longer_than_its_field() {
+        let error = ApiError::new(ErrorCode::INVALID_CONFIG, "é".repeat(40_000));
+        assert_eq!(error.message.unwrap(), "é".repeat(LONGEST_MESSAGE / 2));
     }
 }

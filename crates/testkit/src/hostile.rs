@@ -1,5 +1,7 @@
 //! Clients that mean harm or ask for much: a server keeps its memory flat, its connections apart and its temper.
 
+mod storm;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -17,7 +19,7 @@ pub type Check = (&'static str, fn(&Server) -> Result<()>);
 
 /// All checks.
 pub const CHECKS: [Check; 5] = [
-    ("ten thousand malformed frames", malformed_frames),
+    ("a storm of senseless requests", storm::storm),
     ("large lengths without bytes", large_lengths),
     ("two thousand stalled connections", stalled),
     ("a fetch of thousands of partitions", wide_fetch),
@@ -46,31 +48,6 @@ fn within_bounds(server: &Server, harm: impl FnOnce() -> Result<()>) -> Result<(
     let after = resident_mib(server)?;
     ensure!(after <= before + GROWTH_MIB, "resident memory went from {before} to {after} MiB");
     Ok(())
-}
-
-/// Frames of each kind of wrongness, each on its own connection.
-fn malformed_frames(server: &Server) -> Result<()> {
-    let right = wire::request("Metadata", 9, 1, Some("x"), &json!({"topics": [{"name": "t"}]}))?;
-    within_bounds(server, || {
-        let mut state = 1u32;
-        for number in 0..10_000usize {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let mut frame = right.clone();
-            match number % 4 {
-                0 => frame[8 + state as usize % (right.len() - 8)] ^= (state >> 24) as u8 | 1,
-                1 => frame.truncate(state as usize % right.len()),
-                2 => frame[..2].copy_from_slice(&(state as u16).to_be_bytes()),
-                // A count of elements that is not there.
-                _ => frame[14..18].copy_from_slice(&[0xff, 0xff, 0xff, 0x7f]),
-            }
-            let mut client = server.client()?;
-            client.send_frame(&frame)?;
-            if number % 100 == 0 {
-                client.next_event(Duration::from_millis(20)).context("a broken reply")?;
-            }
-        }
-        Ok(())
-    })
 }
 
 /// The largest length that is allowed, and no more than a few bytes: nothing may be allocated for it.

@@ -12,3 +12,9 @@ pub mod oracle;
 pub mod ports;
 pub mod server;
 pub mod wire;
+
+/// How many times as much as usual is tried: `MILENA_ROUNDS`, 1 without it.
+#[must_use]
+pub fn rounds() -> u64 {
+    std::env::var("MILENA_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1)
+}

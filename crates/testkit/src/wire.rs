@@ -5,6 +5,7 @@
 //! field takes its default, a field of other versions is left out, and an unknown name is an error, so that a typing
 //! mistake in a test shows.
 
+mod any;
 mod decode;
 mod encode;
 mod schema;
@@ -13,6 +14,7 @@ use anyhow::{Context, Result};
 use base64::Engine;
 use serde_json::{Value, json};
 
+pub use any::{Words, any};
 pub use decode::Decoder;
 pub use schema::{Schema, apis, schema};
 

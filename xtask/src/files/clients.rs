@@ -1,5 +1,7 @@
 //! Apache Kafka's own clients and tools, run as small Java programs from `compat/files`.
 
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,20 +9,45 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use milena_testkit::{cache, oracle};
 
-fn program(name: &str) -> PathBuf {
-    cache::repository().join("compat/files").join(name)
+/// The classes of the programs, compiled once for each state of their sources; gives their folder.
+fn classes(libs: &Path) -> Result<PathBuf> {
+    let sources = ["Files.java", "Tools.java"].map(|name| cache::repository().join("compat/files").join(name));
+    let mut hasher = DefaultHasher::new();
+    for source in &sources {
+        fs::read(source)?.hash(&mut hasher);
+    }
+    let classes = cache::dir().join(format!("classes-{:016x}", hasher.finish()));
+    if classes.exists() {
+        return Ok(classes);
+    }
+    let partial = classes.with_extension(std::process::id().to_string());
+    let mut command = Command::new("javac");
+    command.arg("-cp").arg(format!("{}/*", libs.display())).arg("-d").arg(&partial).args(&sources);
+    let ran = ran(&mut command)?;
+    if ran.code != 0 {
+        bail!("javac: {}{}", ran.out, ran.err);
+    }
+    // Another process may have been first.
+    if let Err(error) = fs::rename(&partial, &classes)
+        && !classes.exists()
+    {
+        return Err(error.into());
+    }
+    Ok(classes)
 }
 
-fn java(libs: &Path) -> Command {
+/// A command that runs one of the programs.
+fn java(libs: &Path, program: &str) -> Result<Command> {
     let mut command = oracle::java(libs, 256);
     // What is logged would stand between what is said.
     command.arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=off").arg("-Dfile.encoding=UTF-8");
-    command
+    command.arg("-cp").arg(format!("{}/*:{}", libs.display(), classes(libs)?.display())).arg(program);
+    Ok(command)
 }
 
 /// Runs one of the commands of `Files.java`; what it printed.
 pub(super) fn files(libs: &Path, args: &[&str]) -> Result<String> {
-    let output = java(libs).arg(program("Files.java")).args(args).output().context("java cannot be run")?;
+    let output = java(libs, "Files")?.args(args).output().context("java cannot be run")?;
     if !output.status.success() {
         bail!("Files.java {args:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
@@ -55,8 +82,8 @@ pub(super) struct Tools {
 impl Tools {
     /// Starts the JVM.
     pub(super) fn start(libs: &Path) -> Result<Tools> {
-        let mut command = java(libs);
-        command.arg(program("Tools.java")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut command = java(libs, "Tools")?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("java cannot be run")?;
         let questions = child.stdin.take().context("no standard input")?;
         let answers = BufReader::new(child.stdout.take().context("no standard output")?);

@@ -56,7 +56,7 @@ impl Round<'_> {
         input.create(&mut fill.client()?)?;
         input.transactions(&mut fill.client()?)?;
         stop(fill)?;
-        copy(&self.theirs, &self.ours)?;
+        super::copy(&self.theirs, &self.ours)?;
         clean(self.milena, &self.ours)?;
         clean(self.kafka, &self.theirs)?;
         let mut checked = self.same(|_| true).context("after the first cleaning")?;
@@ -237,17 +237,4 @@ fn partition(dir: &Path, topic: &str) -> PathBuf {
 fn offset_of(file: &Path) -> Result<i64> {
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
     name.parse().with_context(|| file.display().to_string())
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in super::listed(from)? {
-        let target = to.join(entry.file_name().unwrap_or_default());
-        if entry.is_dir() {
-            copy(&entry, &target)?;
-        } else {
-            fs::copy(&entry, &target)?;
-        }
-    }
-    Ok(())
 }

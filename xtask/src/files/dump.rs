@@ -214,7 +214,7 @@ impl<'m> Both<'m> {
         ];
         for (number, (partition, suffix, flags)) in kinds.into_iter().enumerate() {
             let place = dir.join(format!("{number}")).join(partition);
-            copy(&data.join(partition), &place)?;
+            super::copy(&data.join(partition), &place)?;
             // The largest of a kind has most to damage.
             let files = super::listed(&place)?.into_iter().filter(|file| super::has_suffix(file, suffix));
             let file = files.max_by_key(|file| file.metadata().map_or(0, |meta| meta.len())).context(suffix)?;
@@ -269,14 +269,6 @@ fn plain(text: &str) -> Vec<String> {
         line[..end.unwrap_or(line.len())].to_owned()
     };
     text.lines().map(short).collect()
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for file in super::listed(from)? {
-        fs::copy(&file, to.join(file.file_name().unwrap_or_default()))?;
-    }
-    Ok(())
 }
 
 /// Messages in every version and many forms, with the bytes that Kafka's own encoder wrote.

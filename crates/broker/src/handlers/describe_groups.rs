@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use milena_controller::ApiError;
 use milena_coordinator::group::{Reply as GroupReply, Request};
 use milena_net::{LocalBoxFuture, Reply};
 use milena_protocol::messages::describe_groups_request::DescribeGroupsRequest;
@@ -66,8 +67,8 @@ fn described<'r>(
         }
     };
     if version >= FIRST_NOT_FOUND_VERSION && group.group_state == DEAD {
-        group.error_code = ErrorCode::GROUP_ID_NOT_FOUND.0;
-        group.error_message = Some(format!("Group {id} not found.").into());
+        let error = ApiError::new(ErrorCode::GROUP_ID_NOT_FOUND, format!("Group {id} not found."));
+        (group.error_code, group.error_message) = (error.code.0, error.message);
     } else {
         group.authorized_operations = authorized_operations::group(asked_for_operations);
     }

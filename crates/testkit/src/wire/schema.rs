@@ -16,7 +16,7 @@ impl Versions {
     fn parse(text: &str) -> Result<Self> {
         let number = |t: &str| t.parse::<i16>().with_context(|| format!("versions {text}"));
         Ok(Self(match (text, text.split_once('-')) {
-            ("none", _) => RangeInclusive::new(1, 0),
+            ("none", _) => return Ok(Self::none()),
             (_, Some((first, last))) => number(first)?..=number(last)?,
             (_, None) => match text.strip_suffix('+') {
                 Some(first) => number(first)?..=i16::MAX,
@@ -26,7 +26,12 @@ impl Versions {
     }
 
     fn of(object: &Value, key: &str) -> Result<Self> {
-        object[key].as_str().map_or(Ok(Self(RangeInclusive::new(1, 0))), Self::parse)
+        object[key].as_str().map_or(Ok(Self::none()), Self::parse)
+    }
+
+    /// No version at all.
+    pub(super) fn none() -> Self {
+        Self(RangeInclusive::new(1, 0))
     }
 
     pub(super) fn contains(&self, version: i16) -> bool {

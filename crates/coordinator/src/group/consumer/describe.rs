@@ -10,6 +10,7 @@ use milena_protocol::messages::consumer_group_describe_response::{
 use milena_protocol::messages::list_groups_response::ListedGroup;
 
 use super::assign::Partitions;
+use super::heartbeat::clipped;
 use super::member::Member;
 use super::{ConsumerGroup, Metadata};
 use crate::engine::Ticket;
@@ -28,7 +29,7 @@ impl Groups {
             Some(group) => group.describe(id, &**metadata),
             None => DescribedGroup {
                 error_code: ErrorCode::GROUP_ID_NOT_FOUND.0,
-                error_message: Some(format!("Group {id} not found.").into()),
+                error_message: Some(clipped(format!("Group {id} not found.")).into()),
                 group_id: id.to_string().into(),
                 ..Default::default()
             },

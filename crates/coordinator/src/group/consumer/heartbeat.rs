@@ -28,6 +28,8 @@ const JOIN: i32 = 0;
 pub(super) const LEAVE: i32 = -1;
 /// Epoch of a static member that will come back.
 pub(super) const LEAVE_FOR_NOW: i32 = -2;
+/// Bytes of a message at most.
+const LONGEST_MESSAGE: usize = 4096;
 
 /// Why a heartbeat is refused, in a code and in words.
 pub(super) type Refusal = (ErrorCode, String);
@@ -376,8 +378,14 @@ fn assignment(assigned: &Owned) -> Assignment<'static> {
     Assignment { topic_partitions: assigned.iter().map(topic).collect() }
 }
 
+/// A message that repeats the request's own texts, which are as long as a field can be, and fits a field all the same.
+pub(super) fn clipped(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
+    message
+}
+
 /// The answer to a heartbeat that is refused.
 fn refused(error: ErrorCode, message: String) -> ConsumerGroupHeartbeatResponse<'static> {
-    let error_message = Some(message).filter(|message| !message.is_empty()).map(Into::into);
+    let error_message = Some(message).filter(|message| !message.is_empty()).map(clipped).map(Into::into);
     ConsumerGroupHeartbeatResponse { error_code: error.0, error_message, ..Default::default() }
 }
