@@ -21,7 +21,7 @@ const ANY: [(&str, &[&str]); 9] = [
 pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
     let [api, v] = id else { return Ok(None) };
     let Some(v) = version(v) else { return Ok(None) };
-    if *api == "FindCoordinator" {
+    if ["FindCoordinator", "OffsetFetch"].contains(api) {
         cx.coordinated()?;
     }
     let mut answer = cx.ask(api, v, body(cx, api, v))?;
