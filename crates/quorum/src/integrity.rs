@@ -5,10 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use milena_io::{Disk, File, FileExt, OpenMode};
-use milena_raft::VoterSet;
 use milena_records::{BATCH_OVERHEAD, Batch, BatchError, MAGIC, batches};
 
-use crate::batches::{Contents, ControlRecord, decode};
 use crate::error::{IoContext, QuorumError};
 use crate::metadata_log::METADATA_DIR;
 use crate::snapshot::{self, SnapshotId};
@@ -26,50 +24,87 @@ struct Bad {
     reason: String,
 }
 
-/// The voters that the log names last.
-pub(crate) struct LoggedVoters {
-    pub(crate) voters: VoterSet,
-    /// Offset of the batch they are in.
-    pub(crate) offset: i64,
+/// A log of whole batches, as its files have it.
+#[derive(Debug, Default)]
+pub(crate) struct Walked {
+    /// Offset of the first batch.
+    pub(crate) start: i64,
+    /// Offset after the last whole batch.
+    pub(crate) end: i64,
+    /// Epoch of the last whole batch, 0 without one.
+    pub(crate) epoch: i32,
 }
 
-/// Looks for a bad batch that has a whole one behind it, and for the voters on the way.
+/// Walks over all batches, and looks for a bad one that has a whole one behind it. A log that is not there is empty.
 ///
 /// # Errors
 /// [`QuorumError::Damaged`]; the files are as they were.
-pub(crate) fn check(disk: &dyn Disk, dir: &Path) -> Result<Option<LoggedVoters>, QuorumError> {
-    let mut voters = None;
+pub(crate) fn check(disk: &dyn Disk, dir: &Path) -> Result<Walked, QuorumError> {
+    let mut walked = Walked::default();
     if disk.metadata(dir).context("cannot look at", dir)?.is_none() {
-        return Ok(voters);
+        return Ok(walked);
     }
+    let segments = segments(disk, dir)?;
+    walked.start = segments.first().map_or(0, |(base_offset, _)| *base_offset);
+    walked.end = walked.start;
     let mut bad: Option<(PathBuf, Bad)> = None;
-    for (base_offset, path) in segments(disk, dir)? {
+    for (base_offset, path) in segments {
         let file = disk.open(&path, OpenMode::Read).context("cannot open", &path)?;
+        let is_empty = file.len().context("cannot read", &path)? == 0;
         if let Some((path, bad)) = bad.take() {
             // A later segment with records was begun after this one was complete and on disk.
-            if file.len().context("cannot read", &path)? > 0 {
-                return Err(damaged(path, bad));
-            }
-            return Ok(voters);
+            return if is_empty { Ok(walked) } else { Err(damaged(path, bad)) };
         }
-        if let Some(found) = first_bad(&*file, base_offset, &path, &mut voters)? {
+        if base_offset != walked.end && !is_empty {
+            let reason = format!("the segment begins with {base_offset}");
+            return Err(damaged(path, Bad { position: 0, offset: walked.end, reason }));
+        }
+        if let Some(found) = first_bad(&*file, &path, &mut walked)? {
             if whole_batch_behind(&*file, &found, &path)? {
                 return Err(damaged(path, found));
             }
             bad = Some((path, found));
         }
     }
-    Ok(voters)
+    Ok(walked)
 }
 
-/// The voters that a batch names.
-fn voters_in(batch: &Batch<'_>) -> Option<LoggedVoters> {
-    // What can't be read is told when the log is replayed.
-    let Ok(Contents::Control(records)) = decode(batch) else { return None };
-    records.into_iter().rev().find_map(|record| match record {
-        ControlRecord::Voters(voters) => Some(LoggedVoters { voters, offset: batch.base_offset() }),
-        _ => None,
-    })
+/// Gives `sink` the batches of a log that was walked over, from the one with `offset` on.
+pub(crate) fn replay(
+    disk: &dyn Disk,
+    dir: &Path,
+    walked: &Walked,
+    offset: i64,
+    mut sink: impl FnMut(&Batch<'_>) -> Result<(), QuorumError>,
+) -> Result<(), QuorumError> {
+    let mut next = offset;
+    if next >= walked.end {
+        return Ok(());
+    }
+    for (_, path) in segments(disk, dir)? {
+        let file = disk.open(&path, OpenMode::Read).context("cannot open", &path)?;
+        let mut position = 0;
+        loop {
+            let bytes = window(&*file, position, &path)?;
+            let mut used = 0;
+            for batch in batches(&bytes).map_while(Result::ok).take_while(|batch| batch.next_offset() <= walked.end) {
+                used += batch.size();
+                if batch.last_offset() >= next {
+                    sink(&batch)?;
+                    next = batch.next_offset();
+                }
+            }
+            if used == 0 {
+                break;
+            }
+            position += used as u64;
+        }
+    }
+    if next < walked.end {
+        let reason = "the log holds nothing there".to_owned();
+        return Err(QuorumError::Batch { path: dir.to_owned(), offset: next, reason });
+    }
+    Ok(())
 }
 
 /// Whether no record of a metadata log is left in a metadata directory: no snapshot but that of the formatting, and no
@@ -118,13 +153,8 @@ fn window(file: &dyn File, position: u64, path: &Path) -> Result<Vec<u8>, Quorum
 }
 
 /// The first batch of a segment that is not whole or does not follow the one before.
-fn first_bad(
-    file: &dyn File,
-    base_offset: i64,
-    path: &Path,
-    voters: &mut Option<LoggedVoters>,
-) -> Result<Option<Bad>, QuorumError> {
-    let (mut position, mut offset) = (0, base_offset);
+fn first_bad(file: &dyn File, path: &Path, walked: &mut Walked) -> Result<Option<Bad>, QuorumError> {
+    let mut position = 0;
     loop {
         let bytes = window(file, position, path)?;
         if bytes.is_empty() {
@@ -134,12 +164,9 @@ fn first_bad(
         for batch in batches(&bytes) {
             let batch = batch.and_then(|batch| batch.verify_crc().map(|()| batch));
             let reason = match batch {
-                Ok(batch) if batch.base_offset() == offset => {
+                Ok(batch) if batch.base_offset() == walked.end => {
                     used += batch.size();
-                    offset = batch.next_offset();
-                    if batch.is_control() {
-                        *voters = voters_in(&batch).or(voters.take());
-                    }
+                    (walked.end, walked.epoch) = (batch.next_offset(), batch.partition_leader_epoch());
                     continue;
                 }
                 Ok(batch) => format!("its base offset is {}", batch.base_offset()),
@@ -147,7 +174,7 @@ fn first_bad(
                 Err(BatchError::Truncated { .. }) if used > 0 && bytes.len() == WINDOW => break,
                 Err(error) => error.to_string(),
             };
-            return Ok(Some(Bad { position: position + used as u64, offset, reason }));
+            return Ok(Some(Bad { position: position + used as u64, offset: walked.end, reason }));
         }
         position += used as u64;
     }

@@ -2,21 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use milena_io::{Disk, FileExt};
-use milena_log::{Log, read_file};
+use milena_io::Disk;
+use milena_log::read_file;
 use milena_metadata::{Image, Loader, Provenance, VersionedRecord};
 use milena_raft::VoterSet;
-use milena_records::{Batch, batches};
+use milena_records::Batch;
 
 use crate::batches::{Contents, ControlRecord, decode, encode_value};
 use crate::error::{IoContext, QuorumError};
-use crate::integrity::LoggedVoters;
+use crate::integrity::{self, Walked};
 use crate::snapshot::{self, SnapshotId, Unreadable};
 
 /// Name of the snapshot that older releases formatted every log directory with.
 const LEGACY_BOOTSTRAP: &str = "bootstrap.checkpoint";
-/// How much of the log is read at once, bytes.
-const READ_BYTES: usize = 1 << 20;
 
 /// The state of the metadata log on disk.
 pub(crate) struct State {
@@ -33,48 +31,20 @@ pub(crate) struct State {
     pub(crate) bytes_since_snapshot: u64,
     /// Timestamp of the first batch behind the newest snapshot.
     pub(crate) oldest_unsnapshotted: Option<i64>,
+    /// Where the log must begin, emptied, when the newest snapshot is ahead of it.
+    pub(crate) begins_anew: Option<i64>,
 }
 
-/// The voters that a metadata log names, of which the log itself, where it is whole, has named `logged` last; `None` when
-/// only the configuration names them. Changes nothing.
-pub(crate) fn voters(
-    disk: &dyn Disk,
-    metadata_dir: &Path,
-    dir: &Path,
-    logged: Option<LoggedVoters>,
-) -> Result<Option<VoterSet>, QuorumError> {
+/// Loads snapshots and the log that was walked over. Changes nothing.
+pub(crate) fn load(disk: &dyn Disk, metadata_dir: &Path, dir: &Path, walked: &Walked) -> Result<State, QuorumError> {
     let ids = match disk.metadata(dir).context("cannot look at", dir)? {
         Some(_) => snapshot::list(disk, dir)?,
         None => Vec::new(),
     };
-    // A snapshot has the voters of the log before its end.
-    let newer =
-        |id: &&SnapshotId| **id != SnapshotId::BOOTSTRAP && logged.as_ref().is_none_or(|l| l.offset < id.end_offset);
-    for id in ids.iter().rev().filter(newer) {
-        match snapshot::read_records(disk, dir, *id, |_| Ok(())) {
-            Ok(quorum) if quorum.voters.is_some() => return Ok(quorum.voters),
-            Ok(_) => break,
-            // An older one may do.
-            Err(Unreadable::Content(_)) => {}
-            Err(Unreadable::Io(error)) => return Err(error),
-        }
-    }
-    if let Some(logged) = logged {
-        return Ok(Some(logged.voters));
-    }
-    let mut state = State::new(0);
+    let mut state = State::new(walked.epoch);
     state.read_bootstrap(disk, metadata_dir, dir, &ids)?;
-    Ok(state.voters)
-}
-
-/// Loads snapshots and log. Truncates the log where the newest snapshot is ahead of it.
-pub(crate) fn load(disk: &dyn Disk, metadata_dir: &Path, log: &mut Log) -> Result<State, QuorumError> {
-    let dir = log.dir().to_owned();
-    let ids = snapshot::list(disk, &dir)?;
-    let mut state = State::new(log.latest_epoch().unwrap_or(0));
-    state.read_bootstrap(disk, metadata_dir, &dir, &ids)?;
-    let start = match newest_readable(disk, &dir, log, &ids)? {
-        None => log.log_start_offset(),
+    let start = match newest_readable(disk, dir, walked, &ids)? {
+        None => walked.start,
         Some((id, snapshot)) => {
             if snapshot.quorum.kraft_version > 0 {
                 state.kraft_version = snapshot.quorum.kraft_version;
@@ -83,18 +53,11 @@ pub(crate) fn load(disk: &dyn Disk, metadata_dir: &Path, log: &mut Log) -> Resul
             state.voters = snapshot.quorum.voters.or(state.voters);
             state.loader = Loader::new(snapshot.image);
             state.epoch = state.epoch.max(id.epoch);
-            if id.end_offset > log.log_end_offset() {
-                tracing::warn!(
-                    "the metadata log ends at {}, before the snapshot at {}: it is emptied",
-                    log.log_end_offset(),
-                    id.end_offset
-                );
-                log.truncate_fully_and_start_at(id.end_offset)?;
-            }
+            state.begins_anew = (id.end_offset > walked.end).then_some(id.end_offset);
             id.end_offset
         }
     };
-    state.replay(log, start)?;
+    integrity::replay(disk, dir, walked, start, |batch| state.apply(dir, batch))?;
     Ok(state)
 }
 
@@ -102,10 +65,10 @@ pub(crate) fn load(disk: &dyn Disk, metadata_dir: &Path, log: &mut Log) -> Resul
 fn newest_readable(
     disk: &dyn Disk,
     dir: &Path,
-    log: &Log,
+    walked: &Walked,
     ids: &[SnapshotId],
 ) -> Result<Option<(SnapshotId, snapshot::Snapshot)>, QuorumError> {
-    let log_start_offset = log.log_start_offset();
+    let log_start_offset = walked.start;
     let mut broken: Option<(PathBuf, String)> = None;
     for id in ids.iter().rev().copied().filter(|id| *id != SnapshotId::BOOTSTRAP) {
         if id.end_offset < log_start_offset {
@@ -117,7 +80,7 @@ fn newest_readable(
             Err(Unreadable::Content(reason)) => {
                 let path = dir.join(id.file_name());
                 tracing::warn!("{}: {reason}", path.display());
-                if id.end_offset > log.log_end_offset() {
+                if id.end_offset > walked.end {
                     return Err(QuorumError::Snapshot { path, reason, log_start_offset });
                 }
                 broken.get_or_insert((path, reason));
@@ -142,6 +105,7 @@ impl State {
             epoch,
             bytes_since_snapshot: 0,
             oldest_unsnapshotted: None,
+            begins_anew: None,
         }
     }
 
@@ -174,31 +138,6 @@ impl State {
             self.voters = self.voters.take().or(quorum.voters);
             if self.bootstrap.is_empty() {
                 self.bootstrap = records;
-            }
-        }
-        Ok(())
-    }
-
-    /// Replays the log from `offset` to its end.
-    fn replay(&mut self, log: &Log, mut offset: i64) -> Result<(), QuorumError> {
-        let end = log.log_end_offset();
-        let mut buf = Vec::new();
-        while offset < end {
-            let before = offset;
-            if let Some(slice) = log.read(offset, READ_BYTES, end, true)? {
-                buf.resize(slice.len, 0);
-                slice.file.read_exact_at(&mut buf, slice.position).context("cannot read", log.dir())?;
-                // The last batch may be cut; it is read again from its own offset.
-                for batch in batches(&buf).map_while(Result::ok) {
-                    if batch.last_offset() >= offset {
-                        self.apply(log.dir(), &batch)?;
-                        offset = batch.next_offset();
-                    }
-                }
-            }
-            if offset == before {
-                let reason = "the log holds nothing there".to_owned();
-                return Err(QuorumError::Batch { path: log.dir().to_owned(), offset, reason });
             }
         }
         Ok(())

@@ -124,11 +124,11 @@ impl MetadataLog {
         let dir = options.metadata_dir.join(METADATA_DIR);
         let local = ReplicaKey { id: options.node_id, directory_id: options.directory_id };
         // First what may fail, and then has changed nothing.
-        let logged = integrity::check(&*disk, &dir)?;
-        let voters = load::voters(&*disk, &options.metadata_dir, &dir, logged)?;
-        let voters = voters.as_ref().unwrap_or(&options.static_voters);
+        let walked = integrity::check(&*disk, &dir)?;
+        let state = load::load(&*disk, &options.metadata_dir, &dir, &walked)?;
+        let voters = state.voters.clone().unwrap_or_else(|| options.static_voters.clone());
         if !voters.is_only_voter(local) {
-            return Err(not_the_only_voter(local, voters));
+            return Err(not_the_only_voter(local, &voters));
         }
         let stored = stored_election(&*disk, &dir)?;
         files::create_dir(&*disk, &dir).context("cannot create", &dir)?;
@@ -142,8 +142,14 @@ impl MetadataLog {
             tracing::warn!("{}: {} bytes at offset {offset} were cut: {reason}", dir.display(), recovery.bytes_cut);
         }
         write_partition_metadata(&*disk, &dir)?;
-        let state = load::load(&*disk, &options.metadata_dir, &mut log)?;
-        let voters = state.voters.clone().unwrap_or_else(|| options.static_voters.clone());
+        if let Some(offset) = state.begins_anew {
+            let end = log.log_end_offset();
+            tracing::warn!("the metadata log ends at {end}, before the snapshot at {offset}: it is emptied");
+            log.truncate_fully_and_start_at(offset)?;
+        } else if log.log_end_offset() != walked.end {
+            let reason = format!("the log was opened up to {} only", log.log_end_offset());
+            return Err(QuorumError::Batch { path: dir, offset: walked.end, reason });
+        }
         let mut opened = Self {
             quorum: Quorum::new(local, voters),
             kraft_version: state.kraft_version,

@@ -14,7 +14,7 @@ use milena_metadata::{ConfigResource, MetadataVersion, VersionedRecord};
 use milena_protocol::MetadataRecord;
 use milena_protocol::messages::BeginTransactionRecord;
 use milena_quorum::{MetadataLog, QuorumError, QuorumMode, TopicDefaults, format};
-use milena_records::batches;
+use milena_records::{BatchBuilder, batches};
 
 const DIR: &str = "/d";
 
@@ -145,6 +145,33 @@ fn a_start_that_fails_leaves_every_file_as_it_was() {
         assert_eq!(topics(&reopen(&disk)), [("a".to_owned(), 3)]);
         let names = files(&disk, Path::new(DIR)).into_keys().map(|path| path.display().to_string());
         assert_eq!(names.filter(|name| name.ends_with(".part") || name.ends_with(".deleted")).count(), 0);
+    }
+}
+
+#[test]
+fn a_start_that_can_not_read_what_there_is_leaves_every_file_as_it_was() {
+    fn spoil_election(disk: &Arc<dyn Disk>, dir: &Path) {
+        let state = disk.open(&dir.join("quorum-state"), OpenMode::Write).unwrap();
+        state.write_at(b"nonsense", 0).unwrap();
+    }
+    fn add_nonsense(disk: &Arc<dyn Disk>, dir: &Path) {
+        let log = disk.open(&dir.join("00000000000000000000.log"), OpenMode::Write).unwrap();
+        let whole = log.len().unwrap() - 50;
+        let mut batch = BatchBuilder::new();
+        batch.push(0, None, Some(b"nonsense"), &[]);
+        let mut bytes = batch.build().unwrap();
+        bytes[..8].copy_from_slice(&15_i64.to_be_bytes());
+        log.truncate(whole).unwrap();
+        log.write_at(&[&bytes[..], &bytes[..50]].concat(), whole).unwrap();
+    }
+    type Spoil = fn(&Arc<dyn Disk>, &Path);
+    for spoil in [spoil_election as Spoil, add_nonsense] {
+        let disk = left_by_a_kill(QuorumMode::StaticVoters);
+        spoil(&disk, &Path::new(DIR).join("__cluster_metadata-0"));
+        let before = files(&disk, Path::new(DIR));
+        let error = open(&disk, Path::new(DIR)).unwrap_err();
+        assert!(matches!(error, QuorumError::QuorumState { .. } | QuorumError::Batch { .. }), "{error}");
+        assert!(files(&disk, Path::new(DIR)) == before, "a file was changed: {error}");
     }
 }
 
