@@ -142,3 +142,22 @@ pub(super) fn gathered(reply: Result<Reply, ErrorCode>, mut all: Answered, refus
     }
     topics
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(name: &str, id: Uuid, partitions: &[i32]) -> OffsetCommitResponseTopic<'static> {
+        let asked = OffsetCommitRequestTopic { name: name.to_owned().into(), topic_id: id, ..Default::default() };
+        answer_topic(&asked, partitions.iter().copied())
+    }
+
+    #[test]
+    fn what_the_coordinator_says_stands_behind_what_was_refused_of_the_same_topic() {
+        let refused = vec![topic("a", Uuid::ONE, &[7]), topic("b", Uuid::ZERO, &[8])];
+        let said = vec![topic("b", Uuid::ONE, &[0]), topic("a", Uuid::ONE, &[1, 2])];
+        let gathered = gathered(Ok(Reply::Commit(said)), Vec::new(), refused);
+        let expected = [topic("a", Uuid::ONE, &[7, 1, 2]), topic("b", Uuid::ZERO, &[8]), topic("b", Uuid::ONE, &[0])];
+        assert_eq!(gathered, expected);
+    }
+}

@@ -86,3 +86,23 @@ fn write(
     }
     answer(header, out, &response).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(name: &str, partitions: &[i32]) -> OffsetDeleteResponseTopic<'static> {
+        let partition = |&partition_index: &i32| OffsetDeleteResponsePartition { partition_index, error_code: 0 };
+        OffsetDeleteResponseTopic {
+            name: name.to_owned().into(),
+            partitions: partitions.iter().map(partition).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_refused_stands_under_its_topic() {
+        let mut topics = vec![topic("a", &[0]), topic("b", &[1])];
+        add(vec![topic("b", &[2]), topic("c", &[3]), topic("c", &[4])], &mut topics);
+        assert_eq!(topics, [topic("a", &[0]), topic("b", &[1, 2]), topic("c", &[3, 4])]);
+    }
+}

@@ -148,7 +148,8 @@ impl ConsumerGroup {
 
     /// Whether a member reads a topic.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
-        self.members.values().any(|member| self.topics_of(member).any(|name| name == topic))
+        let by_regex = |regex: &str| self.regexes.get(regex).is_some_and(|resolved| resolved.topics.contains(topic));
+        self.members.values().any(|member| member.names.contains(topic) || by_regex(&member.regex))
     }
 
     /// The assignor that most members want; `None` when nobody wants any.

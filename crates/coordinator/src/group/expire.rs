@@ -1,6 +1,8 @@
 //! Offsets that are no longer kept: because of their age, or because their topic is gone. A group without offsets and
 //! members goes with them.
 
+use std::collections::BTreeSet;
+
 use milena_protocol::messages::{GroupMetadataKey, OffsetCommitKey};
 
 use super::api::{DeletedTopics, Reply};
@@ -75,9 +77,10 @@ impl Groups {
 
     pub(super) fn topics_deleted(&self, ticket: Ticket, topics: DeletedTopics<'_>, cx: &mut GroupCx<'_, '_>) {
         let mut records = cx.records().splittable();
+        let deleted: BTreeSet<&str> = topics.iter().map(String::as_str).collect();
         for group in self.offsets.groups() {
             for (topic, partition) in self.offsets.keys_of_group(group) {
-                if topics.iter().any(|deleted| deleted == topic) {
+                if deleted.contains(topic) {
                     records.remove(&offset_key(group, topic, partition));
                 }
             }

@@ -35,6 +35,45 @@ fn a_commit_is_one_batch_with_a_record_for_each_partition() {
     assert_eq!([0, 2, 3].map(|partition| fetch(&mut bench, partition)), [5, -1, 7]);
 }
 
+/// The end that is recorded of an offset whose client wants it kept for so long.
+fn expire_timestamp(retention_time_ms: i64) -> i64 {
+    let mut bench = bench();
+    let request = OffsetCommitRequest { retention_time_ms, ..simple(5) };
+    assert_eq!(commit(&mut bench, request, 2), [ErrorCode::NONE]);
+    let batch = Batch::parse(&bench.log.batches[0]).unwrap();
+    let record = batch.plain_records().unwrap().next().unwrap().unwrap();
+    OffsetCommitValue::decode(&mut Reader::new(&record.value.unwrap()[2..]), 1).unwrap().expire_timestamp
+}
+
+#[test]
+fn a_retention_beyond_all_times_ends_in_the_past_as_in_kafka() {
+    assert_eq!(expire_timestamp(5000), 1_005_000);
+    assert_eq!(expire_timestamp(i64::MAX), i64::MIN + 999_999);
+    assert_eq!(expire_timestamp(i64::MIN), i64::MIN + 1_000_000);
+}
+
+#[test]
+fn no_more_offsets_are_told_than_fit() {
+    let mut bench = bench();
+    assert_eq!(commit(&mut bench, commit_request("", -1, "t", &[(0, 5, "metadata")]), 8), [ErrorCode::NONE]);
+    let mut ask = |times: usize, most_bytes: usize| {
+        let topic = OffsetFetchRequestTopics {
+            name: "t".into(),
+            partition_indexes: vec![0; times].into(),
+            ..Default::default()
+        };
+        let group = OffsetFetchRequestGroup { group_id: "g".into(), topics: Some(vec![topic]), ..Default::default() };
+        match bench.ask(Request::Fetch { group, require_stable: false, most_bytes }) {
+            Reply::Fetch(fetched) => (fetched.error, fetched.bytes()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (_, each) = ask(1, usize::MAX);
+    assert!(each > 8);
+    assert_eq!(ask(1000, 1000 * each), (ErrorCode::NONE, 1000 * each));
+    assert_eq!(ask(1000, 1000 * each - 1), (ErrorCode::INVALID_REQUEST, 0));
+}
+
 #[test]
 fn offsets_are_there_after_a_restart_and_the_last_commit_counts() {
     let mut bench = bench();
