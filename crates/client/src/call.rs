@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use milena_protocol::Request;
 use tokio::time::{Instant, sleep, timeout_at};
+use tracing::Instrument;
 
 use crate::client::Client;
 use crate::connection::{Connection, Reply};
@@ -87,7 +88,7 @@ impl<'a, R: Request> Call<'a, R> {
     /// # Errors
     /// The last try's error, in an [`Error::Timeout`] when time was up.
     pub async fn reply(self) -> Result<Reply<R>, Error> {
-        self.tried(Ok).await
+        self.in_span(Ok).await
     }
 
     /// What `read` makes of the response. An error that it gives is tried again if it is retriable: for what concerns only a
@@ -96,7 +97,12 @@ impl<'a, R: Request> Call<'a, R> {
     /// # Errors
     /// The last try's error, in an [`Error::Timeout`] when time was up.
     pub async fn read<T>(self, mut read: impl for<'r> FnMut(R::Response<'r>) -> Result<T, Error>) -> Result<T, Error> {
-        self.tried(|reply| read(reply.decode()?)).await
+        self.in_span(|reply| read(reply.decode()?)).await
+    }
+
+    async fn in_span<T>(self, read: impl FnMut(Reply<R>) -> Result<T, Error>) -> Result<T, Error> {
+        let span = tracing::debug_span!("call", api = R::KEY.name(), target = ?self.target);
+        self.tried(read).instrument(span).await
     }
 
     async fn tried<T>(self, mut read: impl FnMut(Reply<R>) -> Result<T, Error>) -> Result<T, Error> {

@@ -191,7 +191,12 @@ impl Client {
     }
 
     async fn broker_connection(&self, id: i32) -> Result<Connection, Error> {
-        let cluster = self.cluster().await?;
+        let mut cluster = self.cluster().await?;
+        if cluster.broker(id).is_none() {
+            // It may be newer than what is known.
+            self.expire_cluster();
+            cluster = self.cluster().await?;
+        }
         let none = || Error::from(ErrorCode::BROKER_NOT_AVAILABLE);
         let broker = cluster.broker(id).ok_or_else(none)?;
         self.0.connections.get(Node::Broker(id), &broker.host, broker.port).await

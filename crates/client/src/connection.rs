@@ -20,6 +20,7 @@ use milena_protocol::framing::decode_response_header;
 use milena_protocol::{ApiKey, Message, Request, Writer, api_info};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tracing::Instrument;
 
 use crate::config::ClientConfig;
 use crate::error::Error;
@@ -110,7 +111,8 @@ impl Connection {
         tracing::debug!(%address, "connected");
         let (commands, queue) = mpsc::channel(QUEUE);
         let driver = Driver::new(stream, Arc::clone(&address), queue, config);
-        let task = tokio::spawn(driver.run());
+        let span = tracing::debug_span!("connection", address = &*address);
+        let task = tokio::spawn(driver.run().instrument(span));
         let client_id = config.client_id.clone();
         let shared = Shared { address, client_id, versions, correlation: AtomicI32::new(0), commands };
         Ok((Self(Arc::new(shared)), task))

@@ -27,6 +27,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
+use tracing::Instrument;
 
 use crate::client::Client;
 use crate::error::Error;
@@ -83,7 +84,8 @@ impl Producer {
         let accumulator = Arc::new(Accumulator::new(Arc::clone(&config)));
         let transactions = config.transactional_id.as_ref().map(|_| Arc::new(Transactions::new()));
         let sender = Sender::new(client.clone(), Arc::clone(&config), Arc::clone(&accumulator), transactions.clone());
-        let task = Mutex::new(Some(tokio::spawn(sender.run())));
+        let span = tracing::debug_span!("producer", transactional_id = config.transactional_id.as_deref());
+        let task = Mutex::new(Some(tokio::spawn(sender.run().instrument(span))));
         Self(Arc::new(Handle { client, config, accumulator, transactions, task }))
     }
 

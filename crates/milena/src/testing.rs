@@ -5,11 +5,16 @@
 //! println!("clients connect to {}", broker.bootstrap_servers());
 //! ```
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use milena_broker::broker::Broker as Node;
+use milena_broker::broker::{Broker as Node, controller_listener};
 use milena_config::{BrokerConfig, Settings};
+use milena_io::{Clock, Disk, RealClock, RealDisk, RealRng};
+use milena_quorum::{FormatOptions, QuorumMode};
+use milena_raft::VoterEndpoint;
 use tempfile::TempDir;
 
 /// What a test wants otherwise than a server: small, quick, and nothing that happens because time passes.
@@ -25,10 +30,18 @@ const SETTINGS: [(&str, &str); 5] = [
 #[derive(Debug, Default)]
 pub struct Options {
     overrides: Vec<(String, String)>,
+    features: BTreeMap<String, i16>,
     in_memory: bool,
 }
 
 impl Options {
+    /// The level of a feature of the cluster, such as `transaction.version`, instead of the newest.
+    #[must_use]
+    pub fn feature(mut self, name: &str, level: i16) -> Self {
+        self.features.insert(name.to_owned(), level);
+        self
+    }
+
     /// A broker's setting by Kafka's name.
     #[must_use]
     pub fn set(mut self, key: &str, value: &str) -> Self {
@@ -53,6 +66,9 @@ impl Options {
         let place = if self.in_memory && memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let dir = TempDir::with_prefix_in("milena-", place).unwrap_or_else(|error| panic!("no folder: {error}"));
         let mut broker = Broker { node: None, listen: "127.0.0.1:0".to_owned(), overrides: self.overrides, dir };
+        if !self.features.is_empty() {
+            broker.format(self.features);
+        }
         broker.start_again();
         broker
     }
@@ -119,6 +135,26 @@ impl Broker {
         let addresses: Vec<SocketAddr> = node.addresses().map(|(_, address)| address).collect();
         self.listen = addresses[0].to_string();
         self.node = Some(node);
+    }
+
+    fn format(&self, features: BTreeMap<String, i16>) {
+        let controller = controller_listener(&self.config());
+        let endpoint = VoterEndpoint { name: controller.name, host: controller.host, port: controller.port };
+        let options = FormatOptions {
+            cluster_id: "milena-testing".to_owned(),
+            node_id: 1,
+            dirs: vec![self.data_dir()],
+            metadata_dir: self.data_dir(),
+            is_controller: true,
+            mode: QuorumMode::Standalone { endpoint },
+            release: None,
+            features,
+            ignore_formatted: false,
+            scram: Vec::new(),
+        };
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
+        let formatted = milena_quorum::format(&disk, &options, &mut RealRng, RealClock::new().now_ms());
+        formatted.unwrap_or_else(|error| panic!("no folder to start on: {error}"));
     }
 
     fn config(&self) -> BrokerConfig {

@@ -12,7 +12,6 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use milena_protocol::messages::InitProducerIdRequest;
 use milena_records::{BatchBuilder, Compressor};
@@ -30,9 +29,6 @@ use crate::metadata::Topic;
 use link::{Event, Link};
 use partition::Partition;
 use transaction::Transactional;
-
-/// How long the sender sleeps when nothing is to be waited for.
-const LONG: Duration = Duration::from_secs(3600);
 
 type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -78,6 +74,8 @@ pub(super) struct Sender {
     /// No new try of anything that has just failed before this.
     not_before: Option<Instant>,
     failures: u32,
+    /// No batch expires before this.
+    expires_at: Instant,
 }
 
 impl Sender {
@@ -87,6 +85,7 @@ impl Sender {
         accumulator: Arc<Accumulator>,
         transactions: Option<Arc<Transactions>>,
     ) -> Self {
+        let expires_at = Instant::now() + config.delivery_timeout;
         let template = accumulator.template().clone();
         let id = config.transactional_id.clone();
         let transactional = transactions.zip(id).map(|(shared, id)| Transactional::new(shared, id));
@@ -107,6 +106,7 @@ impl Sender {
             learning: None,
             not_before: None,
             failures: 0,
+            expires_at,
         }
     }
 
@@ -114,18 +114,20 @@ impl Sender {
     pub(super) async fn run(mut self) {
         loop {
             let now = Instant::now();
-            self.expire(now);
+            if self.expires_at <= now {
+                self.expire(now);
+                self.expires_at = self.next_expiry().unwrap_or(now + self.config.delivery_timeout);
+            }
             self.identify(now);
             self.go_on_with_transaction(now);
-            let mut look_at = self.send_ready(now);
+            let look_at = self.send_ready(now);
             self.go_on_with_transaction(now);
             self.learn(now);
             if self.is_over() {
                 return;
             }
-            let dues = [self.next_expiry(), self.not_before.filter(|at| *at > now), self.next_retry(now)];
-            look_at = dues.into_iter().flatten().chain(look_at).min();
-            let until = look_at.unwrap_or(now + LONG);
+            let dues = [look_at, self.not_before.filter(|at| *at > now), self.next_retry(now)];
+            let until = dues.into_iter().flatten().fold(self.expires_at, Instant::min);
             self.accumulator.sender_waits(until);
             self.wait(until).await;
         }
@@ -272,9 +274,6 @@ impl Sender {
         if self.config.idempotence && !self.settle_sequences(key) {
             return None;
         }
-        if self.transactional.as_mut().is_some_and(|transactional| !transactional.may_send(key)) {
-            return None;
-        }
         let link = self.links.entry(broker).or_default();
         if link.in_flight.len() >= self.config.max_in_flight {
             return None;
@@ -282,6 +281,9 @@ impl Sender {
         link.connection(&self.client, broker)?;
         let sum = round.sizes.entry(broker).or_default();
         if *sum > 0 && *sum + size > self.config.max_request_size {
+            return None;
+        }
+        if self.transactional.as_mut().is_some_and(|transactional| !transactional.may_send(key)) {
             return None;
         }
         *sum += size;

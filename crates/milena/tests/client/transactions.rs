@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use milena::testing::Broker;
 use milena_client::protocol::ErrorCode;
 use milena_client::protocol::messages::OffsetFetchRequest;
 use milena_client::protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
@@ -30,9 +31,23 @@ async fn committed(client: &Client, topic: &str) -> Vec<String> {
 #[tokio::test]
 async fn what_is_committed_is_seen_and_what_is_aborted_is_not() {
     let cluster = Cluster::start();
-    let client = cluster.client();
-    let topic = create_topic(&client, 1, &[]).await;
-    let producer = producer(&client, &unique("id"));
+    commit_and_abort(&cluster.client()).await;
+}
+
+#[tokio::test]
+async fn transactions_of_version_1_are_the_same_to_their_users() {
+    for version in [0, 1] {
+        let broker = Broker::options().feature("transaction.version", version).start();
+        let client = Client::builder().bootstrap_servers(&broker.bootstrap_servers()).build().unwrap();
+        commit_and_abort(&client).await;
+        offsets_of_transactions(&client).await;
+        failed_record(&client).await;
+    }
+}
+
+async fn commit_and_abort(client: &Client) {
+    let topic = create_topic(client, 1, &[]).await;
+    let producer = producer(client, &unique("id"));
     for (round, commit) in [(0, true), (1, false), (2, true)] {
         let transaction = producer.begin().await.unwrap();
         let values = [format!("{round}a"), format!("{round}b")];
@@ -44,8 +59,8 @@ async fn what_is_committed_is_seen_and_what_is_aborted_is_not() {
             transaction.abort().await.unwrap();
         }
     }
-    assert_eq!(committed(&client, &topic).await, ["0a", "0b", "2a", "2b"]);
-    assert_eq!(read_all(&client, &topic, 0).await.len(), 6);
+    assert_eq!(committed(client, &topic).await, ["0a", "0b", "2a", "2b"]);
+    assert_eq!(read_all(client, &topic, 0).await.len(), 6);
     producer.close(Duration::from_secs(30)).await;
 }
 
@@ -103,9 +118,12 @@ async fn a_later_producer_with_the_same_id_ends_the_earlier_one() {
 #[tokio::test]
 async fn a_record_that_fails_takes_its_transaction_with_it_and_the_next_is_sound() {
     let cluster = Cluster::start();
-    let client = cluster.client();
-    let topic = create_topic(&client, 1, &[("max.message.bytes", "1000")]).await;
-    let producer = producer(&client, &unique("id"));
+    failed_record(&cluster.client()).await;
+}
+
+async fn failed_record(client: &Client) {
+    let topic = create_topic(client, 1, &[("max.message.bytes", "1000")]).await;
+    let producer = producer(client, &unique("id"));
     let transaction = producer.begin().await.unwrap();
     send(&transaction, &topic, &["small"]).await;
     let large = "x".repeat(2000);
@@ -118,15 +136,18 @@ async fn a_record_that_fails_takes_its_transaction_with_it_and_the_next_is_sound
     let transaction = producer.begin().await.unwrap();
     send(&transaction, &topic, &["sound"]).await;
     transaction.commit().await.unwrap();
-    assert_eq!(committed(&client, &topic).await, ["sound"]);
+    assert_eq!(committed(client, &topic).await, ["sound"]);
 }
 
 #[tokio::test]
 async fn offsets_are_committed_with_the_transaction_only() {
     let cluster = Cluster::start();
-    let client = cluster.client();
-    let topic = create_topic(&client, 1, &[]).await;
-    let (group, producer) = (unique("group"), producer(&client, &unique("id")));
+    offsets_of_transactions(&cluster.client()).await;
+}
+
+async fn offsets_of_transactions(client: &Client) {
+    let topic = create_topic(client, 1, &[]).await;
+    let (group, producer) = (unique("group"), producer(client, &unique("id")));
     let offset = |offset| CommittedOffset {
         topic: topic.clone(),
         partition: 0,
@@ -142,7 +163,7 @@ async fn offsets_are_committed_with_the_transaction_only() {
         } else {
             transaction.abort().await.unwrap();
         }
-        assert_eq!(fetch_offset(&client, &group, &topic).await, seen);
+        assert_eq!(fetch_offset(client, &group, &topic).await, seen);
     }
 }
 

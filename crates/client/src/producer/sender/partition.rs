@@ -26,8 +26,10 @@ impl Partition {
     /// is on its way any more, and a new leader waits until the old one has answered.
     pub(super) fn may_send(&self, broker: i32, again: bool, now: Instant) -> bool {
         let idle = self.on_their_way == 0;
-        let due = self.not_before.is_none_or(|not_before| not_before <= now);
-        if again { idle && due } else { self.again.is_empty() && due && (idle || self.broker == broker) }
+        if again {
+            return idle && self.not_before.is_none_or(|not_before| not_before <= now);
+        }
+        self.again.is_empty() && (idle || self.broker == broker)
     }
 
     pub(super) fn is_idle(&self) -> bool {

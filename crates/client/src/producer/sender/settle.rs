@@ -154,7 +154,7 @@ impl Sender {
         if let Outcome::Failed { error, .. } = failed
             && !matches!(error, Error::Aborted)
         {
-            self.fail_transaction(error);
+            self.fail_transaction(error, is_fatal_for_batch(error));
         }
     }
 
@@ -264,6 +264,17 @@ impl Sender {
             }
         }
     }
+}
+
+/// Whether a producer whose batch was refused with this can't have any more transactions; otherwise an abort is enough.
+fn is_fatal_for_batch(error: &Error) -> bool {
+    let codes = [
+        ErrorCode::PRODUCER_FENCED,
+        ErrorCode::INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode::CLUSTER_AUTHORIZATION_FAILED,
+    ];
+    matches!(error, Error::UnsupportedVersion { .. }) || error.code().is_some_and(|code| codes.contains(&code))
 }
 
 /// Whether the code says that somebody else leads the partition, or that the topic is not what it was.

@@ -215,7 +215,7 @@ impl Sender {
             happened = true;
             match added {
                 Ok(()) => transactional.added.extend(keys),
-                Err(error) => self.fail_transaction(&error),
+                Err(error) => self.fail_transaction(&error, is_fatal(&error)),
             }
         }
         let Some(transactional) = &mut self.transactional else { return happened };
@@ -231,10 +231,10 @@ impl Sender {
     }
 
     /// The transaction can't be committed because of this; the producer may be of no more use.
-    pub(super) fn fail_transaction(&mut self, error: &Error) {
+    pub(super) fn fail_transaction(&mut self, error: &Error, fatal: bool) {
         let Some(transactional) = &mut self.transactional else { return };
         transactional.needs_epoch = true;
-        if is_fatal(error) {
+        if fatal {
             self.fail_all(error);
         } else {
             transactional.shared.fail(error);
