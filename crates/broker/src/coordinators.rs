@@ -106,6 +106,11 @@ impl Coordinators {
         &self.groups
     }
 
+    /// Whether groups of the consumer protocol are served.
+    pub fn speaks_consumer(&self) -> bool {
+        groups::speaks_consumer(&self.shared.live)
+    }
+
     /// Groups first: the markers of transactions go to their partitions.
     fn all(&self) -> [&dyn Hosted; 2] {
         [&*self.groups, &self.transactions]

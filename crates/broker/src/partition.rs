@@ -307,6 +307,21 @@ impl Partition {
         read.inspect_err(|error| self.note_error(error))
     }
 
+    /// Where records from `offset` on are that are in the log, up to `end` (exclusive), committed or not; `None` when there
+    /// are none. Takes as long as the disk does, without the log's lock.
+    ///
+    /// # Errors
+    /// [`LogError::OffsetOutOfRange`] outside of the log; a damaged file.
+    pub fn read_written(&self, offset: i64, max_bytes: usize, end: i64) -> Result<Option<Slice>, LogError> {
+        let view = |log: &Log| log.view_from(offset);
+        // It has not all segments: where it finds nothing, the log may.
+        let found = self.look(view, |view| view.read(offset, max_bytes, end, true).transpose());
+        match found.flatten() {
+            Some(slice) => slice.map(Some),
+            None => self.log.lock().read(offset, max_bytes, end, true),
+        }
+    }
+
     /// Offset after the last record that `reader` may see.
     pub fn readable_to(&self, reader: Isolation) -> i64 {
         match reader {

@@ -145,6 +145,13 @@ impl<E: Engine> Cx<'_, '_, E> {
         self.timers.set(timer, self.input.now.ticks_ms.saturating_add(delay_ms));
     }
 
+    /// Sets a timer, unless there is one with this name.
+    pub fn set_timer_if_absent(&mut self, timer: E::Timer, delay_ms: i64) {
+        if !self.timers.contains(&timer) {
+            self.set_timer(timer, delay_ms);
+        }
+    }
+
     /// Takes a timer away.
     pub fn cancel_timer(&mut self, timer: &E::Timer) {
         self.timers.cancel(timer);

@@ -34,7 +34,7 @@ use milena_protocol::{DecodeError, ErrorCode};
 use crate::engine::{Cx, Engine, Now, Replayed, Ticket};
 use crate::records::{decode, versioned};
 
-pub use api::{ConsumerHeartbeat, DeletedTopics, GroupSettings, Join, ListFilter, Reply, Request};
+pub use api::{ConsumerHeartbeat, DeletedTopics, GroupSettings, Join, ListFilter, Migration, Reply, Request};
 pub use classic::State;
 use classic::{ClassicGroup, Identity};
 use commit::Origin;
@@ -89,6 +89,20 @@ pub enum Timer {
         /// The member.
         member: Arc<str>,
     },
+    /// A member of the classic protocol in a consumer group has had enough time to join again.
+    ClassicJoin {
+        /// Its group.
+        group: Arc<str>,
+        /// The member.
+        member: Arc<str>,
+    },
+    /// A member of the classic protocol in a consumer group has had enough time to fetch its assignment.
+    ClassicSync {
+        /// Its group.
+        group: Arc<str>,
+        /// The member.
+        member: Arc<str>,
+    },
     /// Offsets that are no longer kept are looked for.
     Expiry,
 }
@@ -104,6 +118,10 @@ pub enum After {
     Deleted(Ticket, Reply),
     /// A member of a consumer group has moved on.
     Beat(consumer::Beat),
+    /// A member of the classic protocol has joined a consumer group.
+    Joined(consumer::Joined),
+    /// A consumer group has become a classic one, and something else has happened.
+    Downgraded(consumer::Downgraded, Box<After>),
     /// A group came into being.
     Created(Arc<str>),
     /// The leader's assignment was stored.
@@ -245,6 +263,9 @@ impl Engine for Groups {
             Timer::Sync(group) => self.sync_timeout(&group, cx),
             Timer::ConsumerSession { group, member } => self.consumer_session_timeout(&group, &member, cx),
             Timer::Revocation { group, member } => self.revocation_timeout(&group, &member, cx),
+            Timer::ClassicJoin { group, member } | Timer::ClassicSync { group, member } => {
+                self.classic_timeout(&group, &member, cx);
+            }
             Timer::Expiry => self.expire(cx),
         }
     }
@@ -257,6 +278,13 @@ impl Engine for Groups {
             }
             (After::Deleted(ticket, reply), outcome) => cx.reply(ticket, reply.or_failed(outcome)),
             (After::Beat(beat), outcome) => self.beaten(beat, outcome, cx),
+            (After::Joined(joined), outcome) => self.classic_joined(joined, outcome, cx),
+            (After::Downgraded(downgraded, after), outcome) => {
+                if outcome.is_ok() {
+                    self.downgraded(downgraded, cx);
+                }
+                self.settle(*after, outcome, cx);
+            }
             (After::Created(group), Err(error)) => self.not_created(&group, error, cx),
             (After::Assigned(assigned), outcome) => self.assigned(assigned, outcome, cx),
             (After::Replaced(replaced), outcome) => self.replaced(replaced, outcome, cx),

@@ -37,6 +37,11 @@ impl<K: Ord + Clone> Timers<K> {
         self.queue.insert((at, key));
     }
 
+    /// Whether `key` has a deadline.
+    pub fn contains(&self, key: &K) -> bool {
+        self.deadlines.contains_key(key)
+    }
+
     /// Takes the deadline of `key` away.
     pub fn cancel(&mut self, key: &K) {
         if let Some((key, deadline)) = self.deadlines.remove_entry(key) {

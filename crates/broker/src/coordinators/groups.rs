@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use milena_config::{BrokerConfig, Overrides, group};
 use milena_coordinator::group::consumer::{Metadata, TopicInfo};
-use milena_coordinator::group::{GroupSettings, Groups, Request};
+use milena_coordinator::group::{GroupSettings, Groups, Migration, Request};
 use milena_metadata::{ConfigResource, Image, Partition, Topic};
 use milena_protocol::Uuid;
 use milena_records::Compression;
@@ -33,6 +33,7 @@ impl Kind for Groups {
             offsets_retention_ms: i64::from(config.offsets_retention_minutes()) * 60_000,
             offsets_retention_check_interval_ms: config.offsets_retention_check_interval_ms(),
             consumer_max_size: limit(config.group_consumer_max_size()),
+            migration: migration(&config),
             metadata: Arc::new(Cluster { image: live.image.load_full(), config }),
         }
     }
@@ -54,6 +55,21 @@ impl Kind for Groups {
     fn topics_deleted(names: &[String]) -> Option<Request<'_>> {
         Some(Request::TopicsDeleted(names))
     }
+}
+
+/// Whether groups of the consumer protocol are served: the cluster knows them, and `group.coordinator.rebalance.protocols`
+/// names them.
+pub(super) fn speaks_consumer(live: &Live) -> bool {
+    let (config, image) = (live.config.load(), live.image.load());
+    let known = image.features().iter().any(|(name, level)| name == "group.version" && level >= 1);
+    known && config.list("group.coordinator.rebalance.protocols").iter().any(|name| name == "consumer")
+}
+
+/// Which way groups with members may change their protocol.
+fn migration(config: &BrokerConfig) -> Migration {
+    let policy = config.str("group.consumer.migration.policy").unwrap_or_default();
+    let is = |name: &str| policy.eq_ignore_ascii_case(name);
+    Migration { upgrades: is("upgrade") || is("bidirectional"), downgrades: is("downgrade") || is("bidirectional") }
 }
 
 /// The cluster as groups see it, at one time.

@@ -66,7 +66,7 @@ fn read<E: Kind>(shard: &Shard<E>) -> Result<(Loader<E>, u64), Failure> {
         if shard.has_ended() || partition.is_retired() {
             return Err(Failure::Ended);
         }
-        let Some(slice) = partition.log().read(offset, chunk, end, true)? else { break };
+        let Some(slice) = partition.read_written(offset, chunk, end)? else { break };
         buffer.resize(slice.len, 0);
         slice.file.read_exact_at(&mut buffer, slice.position)?;
         let before = offset;

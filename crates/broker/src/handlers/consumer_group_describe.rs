@@ -54,7 +54,9 @@ fn bytes_of(group: &DescribedGroup<'_>) -> usize {
 }
 
 async fn describe<'r>(id: &'r Str<'r>, ports: &Ports) -> DescribedGroup<'r> {
-    let answer = if id.is_empty() {
+    let answer = if !ports.coordinators.speaks_consumer() {
+        Err(ErrorCode::UNSUPPORTED_VERSION)
+    } else if id.is_empty() {
         Err(ErrorCode::INVALID_GROUP_ID)
     } else {
         let ids = std::slice::from_ref(id);

@@ -7,6 +7,7 @@ use milena_net::{Outgoing, Replies};
 use milena_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
+use crate::coordinators::Answer;
 use crate::ports::Ports;
 use crate::registry::Api;
 use crate::request::{Call, Header, Refusal, answer};
@@ -19,6 +20,9 @@ const FIRST_OWN_ID_VERSION: i16 = 1;
 
 fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let request: ConsumerGroupHeartbeatRequest<'_> = call.request()?;
+    if !ports.coordinators.speaks_consumer() {
+        return Answer::Now(Err(ErrorCode::UNSUPPORTED_VERSION)).send(call, replies, write);
+    }
     let group = request.group_id.clone();
     let client_host = format!("/{}", call.peer.remote.ip());
     let heartbeat = ConsumerHeartbeat {

@@ -20,6 +20,15 @@ use super::consumer::Metadata;
 use super::fetch::FetchedGroup;
 use crate::transaction::Producer;
 
+/// Which way groups with members may change their protocol (`group.consumer.migration.policy`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Migration {
+    /// From classic groups to consumer groups.
+    pub upgrades: bool,
+    /// And back.
+    pub downgrades: bool,
+}
+
 /// What groups take from the configuration.
 #[derive(Debug, Clone)]
 pub struct GroupSettings {
@@ -39,6 +48,8 @@ pub struct GroupSettings {
     pub offsets_retention_check_interval_ms: i64,
     /// Most members of a consumer group (`group.consumer.max.size`).
     pub consumer_max_size: usize,
+    /// Which way groups with members may change their protocol.
+    pub migration: Migration,
     /// The cluster.
     pub metadata: Arc<dyn Metadata>,
 }

@@ -1,10 +1,12 @@
 //! A classic group: its members, its state, its generation. Who asks for what lives beside this (`join`, `sync`, `leave`);
-//! here is what the group is, and in `rebalance` how it gets from one generation to the next.
+//! here is what the group is, in `rebalance` how it gets from one generation to the next, and in `migrate` how it becomes a
+//! consumer group.
 //!
 //! The group is in memory as its members left it; its record holds what must survive: the members of a generation with
 //! their assignments.
 
 mod member;
+mod migrate;
 mod rebalance;
 mod record;
 
@@ -21,7 +23,7 @@ pub(super) use member::{Member, Protocols};
 pub(super) use rebalance::{refused_join, refused_sync};
 
 /// Protocol type of consumers.
-const CONSUMER: &str = "consumer";
+pub(super) const CONSUMER: &str = "consumer";
 
 /// State of a classic group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,18 +6,25 @@
 //! | `assign` | the assignors |
 //! | `member` | a member, and its way to what it should own |
 //! | `record` | groups in their records |
+//! | `step` | what a request of a member does to the member and the group |
 //! | `heartbeat`, `regex` | ConsumerGroupHeartbeat; subscriptions by expression |
+//! | `classic`, `embedded` | members of the classic protocol; what these say to each other |
+//! | `migrate` | groups that were classic, or become so |
 //! | `leave` | members that leave or are silent |
 //! | `describe` | ConsumerGroupDescribe |
 
 mod assign;
+mod classic;
 mod describe;
+mod embedded;
 mod heartbeat;
 mod leave;
 mod member;
 mod metadata;
+mod migrate;
 mod record;
 mod regex;
+mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,11 +33,13 @@ use milena_protocol::{ErrorCode, Uuid};
 
 use super::{GroupCx, Timer};
 use assign::{Assignee, Assignees, Assignments};
+pub use classic::Joined;
 pub(super) use describe::CONSUMER;
 pub use heartbeat::Beat;
 pub(super) use member::Member;
 use member::MemberState;
 pub use metadata::{Metadata, TopicInfo};
+pub use migrate::Downgraded;
 pub(super) use record::Writing;
 
 /// Epoch of a group and of its assignment before anything was subscribed to.
@@ -93,6 +102,11 @@ impl ConsumerGroup {
         } else {
             "Reconciling"
         }
+    }
+
+    /// The static member of a name.
+    fn static_member(&self, instance: &str) -> Option<&Member> {
+        self.static_members.get(instance).and_then(|id| self.members.get(id))
     }
 
     fn member_or_new(&mut self, id: &str) -> &mut Member {
@@ -159,6 +173,14 @@ impl ConsumerGroup {
         votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(name, _)| name)
     }
 
+    /// Whether it is time for the assignment of this epoch.
+    fn is_assignment_due(&self, id: &str, epoch: i32, metadata: &dyn Metadata, now_ms: i64) -> bool {
+        let interval_ms = metadata.group_config(id, "consumer.assignment.interval.ms");
+        let is_time =
+            || self.target_timestamp == 0 || interval_ms == 0 || now_ms >= self.target_timestamp + interval_ms;
+        epoch > self.target_epoch && is_time()
+    }
+
     /// What each member should own, with `changed` among them in place of `gone`.
     fn assign(&self, changed: &Member, gone: &[Arc<str>], metadata: &dyn Metadata) -> Assignments {
         let mut all = Assignees::default();
@@ -187,6 +209,9 @@ impl ConsumerGroup {
             return Ok(None);
         }
         let member = self.members.get(member).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
+        if member.classic.is_some() {
+            return if member.epoch == epoch { Ok(None) } else { Err(ErrorCode::ILLEGAL_GENERATION) };
+        }
         if version < FIRST_MEMBER_EPOCH_VERSION {
             return Err(ErrorCode::UNSUPPORTED_VERSION);
         }
@@ -206,14 +231,18 @@ impl ConsumerGroup {
             return Ok(());
         }
         let known = self.members.get(member.unwrap_or_default()).ok_or(ErrorCode::UNKNOWN_MEMBER_ID)?;
-        if known.epoch == epoch { Ok(()) } else { Err(ErrorCode::STALE_MEMBER_EPOCH) }
+        match known.classic {
+            _ if known.epoch == epoch => Ok(()),
+            Some(_) => Err(ErrorCode::ILLEGAL_GENERATION),
+            None => Err(ErrorCode::STALE_MEMBER_EPOCH),
+        }
     }
 
     /// The group was loaded: members are given the time to be heard of.
     pub(super) fn loaded(&self, id: &Arc<str>, cx: &mut GroupCx<'_, '_>) {
         for member in self.members.values() {
             start_session(id, &member.id, cx);
-            if member.state == MemberState::UnrevokedPartitions {
+            if member.state == MemberState::UnrevokedPartitions && member.classic.is_none() {
                 let timer = Timer::Revocation { group: Arc::clone(id), member: Arc::clone(&member.id) };
                 cx.set_timer(timer, member.rebalance_timeout_ms.into());
             }
@@ -233,5 +262,15 @@ impl Member {
 /// Starts the time after which a silent member is dropped.
 fn start_session(group: &Arc<str>, member: &Arc<str>, cx: &mut GroupCx<'_, '_>) {
     let timeout_ms = cx.settings().metadata.group_config(group, "consumer.session.timeout.ms");
+    start_session_of(group, member, timeout_ms, cx);
+}
+
+/// Starts a session of this length.
+fn start_session_of(group: &Arc<str>, member: &Arc<str>, timeout_ms: i64, cx: &mut GroupCx<'_, '_>) {
     cx.set_timer(Timer::ConsumerSession { group: Arc::clone(group), member: Arc::clone(member) }, timeout_ms);
+}
+
+/// A member's id; one that brings none is given one.
+fn member_id(id: &str, cx: &mut GroupCx<'_, '_>) -> Arc<str> {
+    if id.is_empty() { cx.random_id().to_string().into() } else { id.into() }
 }

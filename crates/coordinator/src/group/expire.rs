@@ -70,7 +70,7 @@ impl Groups {
     /// Adds the tombstones of a group without members.
     pub(super) fn remove_group(&self, id: &str, records: &mut Records) {
         match self.consumers.get(id) {
-            Some(group) => Writing { group: id, records }.remove_group(group),
+            Some(group) => Writing { group: id, records }.remove_group(group, std::iter::empty()),
             None => records.remove(&group_key(id)),
         }
     }

@@ -46,9 +46,8 @@ impl Groups {
             group.handle_join(ticket, join, cx);
             return;
         }
-        let is_of_others = self.consumers.get(&*join.request.group_id).is_some_and(|group| !group.is_empty());
-        if is_of_others {
-            return cx.reply(ticket, Reply::Join(refused_join(member, ErrorCode::INCONSISTENT_GROUP_PROTOCOL)));
+        if self.consumers.get(&*join.request.group_id).is_some_and(|group| !group.is_empty()) {
+            return self.classic_joins(ticket, join, cx);
         }
         if !member.is_empty() {
             return cx.reply(ticket, Reply::Join(refused_join(member, ErrorCode::UNKNOWN_MEMBER_ID)));

@@ -17,6 +17,10 @@ use crate::engine::Ticket;
 pub struct Response(Vec<MemberResponse<'static>>);
 
 impl Response {
+    pub(super) fn new(members: Vec<MemberResponse<'static>>) -> Self {
+        Self(members)
+    }
+
     /// The same, or the failure of the write.
     pub(super) fn or_failed(self, outcome: Result<(), ErrorCode>) -> LeaveGroupResponse<'static> {
         match outcome {
@@ -30,13 +34,16 @@ impl Groups {
     pub(super) fn heartbeat(&mut self, ticket: Ticket, request: &HeartbeatRequest<'_>, cx: &mut GroupCx<'_, '_>) {
         let outcome = match self.groups.get(&*request.group_id) {
             Some(group) => group.heard_of(request, cx),
-            None => Err(ErrorCode::UNKNOWN_MEMBER_ID),
+            None => self.classic_beats(request, cx),
         };
         let error_code = outcome.err().unwrap_or(ErrorCode::NONE).0;
         cx.reply(ticket, Reply::Heartbeat(HeartbeatResponse { error_code, ..Default::default() }));
     }
 
     pub(super) fn leave(&mut self, ticket: Ticket, request: &LeaveGroupRequest<'_>, cx: &mut GroupCx<'_, '_>) {
+        if self.consumers.contains_key(&*request.group_id) {
+            return self.classic_leaves(ticket, request, cx);
+        }
         let Some(group) = self.group(&request.group_id) else {
             let unknown = request.members.iter().map(|member| answer(member, ErrorCode::UNKNOWN_MEMBER_ID)).collect();
             return cx.reply(ticket, Reply::Leave(Response(unknown).or_failed(Ok(()))));
@@ -98,7 +105,7 @@ impl ClassicGroup {
     }
 }
 
-fn answer(member: &MemberIdentity<'_>, error: ErrorCode) -> MemberResponse<'static> {
+pub(super) fn answer(member: &MemberIdentity<'_>, error: ErrorCode) -> MemberResponse<'static> {
     MemberResponse {
         member_id: member.member_id.to_string().into(),
         group_instance_id: member.group_instance_id.as_deref().map(|instance| instance.to_owned().into()),

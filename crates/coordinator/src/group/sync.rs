@@ -21,6 +21,9 @@ pub struct Assigned {
 
 impl Groups {
     pub(super) fn sync(&mut self, ticket: Ticket, request: &SyncGroupRequest<'_>, cx: &mut GroupCx<'_, '_>) {
+        if self.consumers.contains_key(&*request.group_id) {
+            return self.classic_syncs(ticket, request, cx);
+        }
         let checked = match self.group(&request.group_id) {
             Some(group) if !group.is_empty() => group.check_sync(request).map(|()| group),
             _ => Err(ErrorCode::UNKNOWN_MEMBER_ID),

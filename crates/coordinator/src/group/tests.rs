@@ -2,6 +2,8 @@
 
 mod classic;
 mod consumers;
+mod embedded;
+mod migration;
 mod offsets;
 mod rebalances;
 mod simulation;
@@ -20,7 +22,7 @@ use milena_protocol::{ErrorCode, Uuid};
 
 use super::consumer::{Metadata, TopicInfo};
 use super::fetch::FetchedOffset;
-use super::{GroupSettings, Groups, Join, Reply, Request};
+use super::{GroupSettings, Groups, Join, Migration, Reply, Request};
 use crate::engine::Ticket;
 use crate::test_log::{Bench, TestLog};
 
@@ -82,6 +84,7 @@ pub(crate) fn settings() -> GroupSettings {
         offsets_retention_ms: 1_000_000,
         offsets_retention_check_interval_ms: 600_000,
         consumer_max_size: 3,
+        migration: Migration { upgrades: true, downgrades: true },
         metadata: Arc::new(Cluster::default()),
     }
 }

@@ -24,7 +24,7 @@ impl Groups {
 }
 
 /// An empty generation holds nobody, so nothing is lost when its record can't be written.
-fn write_emptied(emptied: Option<Records>, cx: &mut GroupCx<'_, '_>) {
+pub(super) fn write_emptied(emptied: Option<Records>, cx: &mut GroupCx<'_, '_>) {
     if let Some(records) = emptied {
         cx.write_state(records, After::Nothing);
     }

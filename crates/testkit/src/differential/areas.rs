@@ -23,6 +23,7 @@ mod limit;
 mod lo;
 mod members;
 mod meta;
+mod mig;
 mod off;
 mod ofle;
 mod prod;
@@ -61,6 +62,7 @@ pub(super) fn run(cx: &mut Context<'_>, id: &str) -> Result<Option<Value>> {
         "limit" => limit::run(cx, &parts[1..]),
         "lo" => lo::run(cx, &parts[1..]),
         "meta" => meta::run(cx, &parts[1..]),
+        "mig" => mig::run(cx, &parts[1..]),
         "off" => off::run(cx, &parts[1..]),
         "ofle" => ofle::run(cx, &parts[1..]),
         "prod" => prod::run(cx, &parts[1..]),

@@ -57,6 +57,16 @@ impl Protocols {
         Self([(name.to_owned(), metadata.to_vec())].into())
     }
 
+    /// Those of pairs of names and metadata.
+    pub(in crate::group) fn pairs(pairs: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+
+    /// The names with their metadata.
+    pub(in crate::group) fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0.iter().map(|(name, metadata)| (&**name, &**metadata))
+    }
+
     /// Their names.
     pub(in crate::group) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| &**name)

@@ -19,7 +19,8 @@ use crate::group::{GroupCx, Groups};
 
 /// Type of consumer groups, and protocol type of their members.
 pub(in crate::group) const CONSUMER: &str = "consumer";
-/// A member that speaks the consumer protocol.
+/// A member that speaks the classic protocol, and one of the consumer protocol.
+const CLASSIC_MEMBER: i8 = 0;
 const CONSUMER_MEMBER: i8 = 1;
 
 impl Groups {
@@ -79,7 +80,7 @@ impl ConsumerGroup {
             subscribed_topic_regex: Some(member.regex.clone().into()),
             assignment: named(&assigned, metadata),
             target_assignment: named(self.targets.get(&member.id).unwrap_or(&none), metadata),
-            member_type: CONSUMER_MEMBER,
+            member_type: member.classic.as_ref().map_or(CONSUMER_MEMBER, |_| CLASSIC_MEMBER),
         }
     }
 }

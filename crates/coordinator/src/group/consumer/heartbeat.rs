@@ -5,17 +5,16 @@
 
 use std::sync::Arc;
 
-use milena_protocol::messages::consumer_group_heartbeat_request::{
-    ConsumerGroupHeartbeatRequest, TopicPartitions as OwnedPartitions,
-};
+use milena_protocol::messages::ConsumerGroupHeartbeatRequest;
 use milena_protocol::messages::consumer_group_heartbeat_response::{
     Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions,
 };
 use milena_protocol::{ErrorCode, Str};
 
-use super::assign::Partitions;
 use super::member::{Member, MemberState, Owned};
-use super::{ConsumerGroup, Metadata, Writing, regex, start_session};
+use super::migrate::{Downgraded, write};
+use super::step::Step;
+use super::{ConsumerGroup, Writing, member_id, regex, start_session};
 use crate::engine::Ticket;
 use crate::group::api::{ConsumerHeartbeat, Reply};
 use crate::group::expire::group_key;
@@ -23,7 +22,7 @@ use crate::group::{After, GroupCx, Groups, Timer};
 use crate::records::Records;
 
 /// Epoch of a member that joins.
-const JOIN: i32 = 0;
+pub(super) const JOIN: i32 = 0;
 /// Epoch of a member that leaves.
 pub(super) const LEAVE: i32 = -1;
 /// Epoch of a static member that will come back.
@@ -56,19 +55,15 @@ impl Groups {
             LEAVE | LEAVE_FOR_NOW => self.consumer_leaves(request, &mut records, cx),
             _ => self.consumer_beats(heartbeat, &mut records, cx),
         });
-        let (response, resolve) = match outcome {
+        let Outcome { response, resolve, downgraded } = match outcome {
             Ok(outcome) => outcome,
             Err((error, message)) => {
                 let response = refused(error, message);
                 return cx.reply(ticket, Reply::ConsumerHeartbeat(response));
             }
         };
-        let beat = Beat { ticket, response, resolve };
-        if records.is_empty() {
-            self.beaten(beat, Ok(()), cx);
-        } else {
-            cx.write(records, After::Beat(beat));
-        }
+        // What it is told rests on what was written before, also when nothing is written now.
+        write(records, downgraded, After::Beat(Beat { ticket, response, resolve }), cx);
     }
 
     /// The records of a heartbeat are committed, or are not.
@@ -84,16 +79,21 @@ impl Groups {
         }
     }
 
-    /// The group that a member joins or is in. A classic one without members makes way for it.
-    fn joined_group(&mut self, id: &str, joins: bool, records: &mut Records) -> Result<ConsumerGroup, Refusal> {
-        if self.consumers.contains_key(id) || !joins {
-            let not_found = || (ErrorCode::GROUP_ID_NOT_FOUND, format!("Consumer group {id} not found."));
-            return self.consumers.get(id).map(|_| ConsumerGroup::new()).ok_or_else(not_found);
+    /// The group that a member joins, where there is none yet. A classic one without members makes way for it, and one with
+    /// members becomes it.
+    fn joined_group(
+        &mut self,
+        id: &Arc<str>,
+        joins: bool,
+        records: &mut Records,
+        cx: &mut GroupCx<'_, '_>,
+    ) -> Result<ConsumerGroup, Refusal> {
+        if self.consumers.contains_key(id) {
+            return Ok(ConsumerGroup::new());
         }
-        match self.groups.get(id) {
-            Some(classic) if !classic.is_empty() => {
-                Err((ErrorCode::GROUP_ID_NOT_FOUND, format!("Group {id} is not a consumer group.")))
-            }
+        match self.groups.get_mut(id) {
+            _ if !joins => Err((ErrorCode::GROUP_ID_NOT_FOUND, format!("Consumer group {id} not found."))),
+            Some(classic) if !classic.is_empty() => ConsumerGroup::upgraded(classic, records, cx),
             Some(classic) if classic.is_recorded() => {
                 records.remove(&group_key(id));
                 Ok(ConsumerGroup::new())
@@ -110,20 +110,17 @@ impl Groups {
     ) -> Result<Outcome, Refusal> {
         let request = &heartbeat.request;
         let id: Arc<str> = Arc::from(&*request.group_id);
-        let new = self.joined_group(&id, request.member_epoch == JOIN, records)?;
-        let member_id: Arc<str> = match &*request.member_id {
-            "" => cx.random_id().to_string().into(),
-            known => known.into(),
-        };
+        let new = self.joined_group(&id, request.member_epoch == JOIN, records, cx)?;
+        let member_id = member_id(&request.member_id, cx);
         let metadata = Arc::clone(&cx.settings().metadata);
         let now_ms = cx.now().wall_ms;
         let group = self.consumers.get(&id).unwrap_or(&new);
         let writing = Writing { group: &id, records };
-        let mut step = Step { group, metadata: &*metadata, epoch: group.epoch, gone: None, writing };
+        let mut step = Step::new(group, &*metadata, writing);
         let before = step.member(&member_id, request, cx.settings().consumer_max_size)?;
         let wanting = wanting(&before, heartbeat);
-        step.subscribe(&before, &wanting)?;
-        let after = step.reconcile(&wanting, now_ms, request.topic_partitions.as_deref());
+        let changed = step.subscribe(&before, &wanting)?;
+        let after = step.reconcile(&wanting, changed, now_ms, request.topic_partitions.as_deref());
         let bumped = step.epoch != group.epoch;
         let resolve = regex::is_due(group, &after, &*metadata, now_ms).then(|| Arc::clone(&id));
         if let Some(group) = self.consumers.get_mut(&id).filter(|_| !bumped) {
@@ -144,125 +141,17 @@ impl Groups {
             assignment: (says_all(request) || after.assigned != before.assigned).then(|| assignment(&after.assigned)),
             ..Default::default()
         };
-        Ok((response, resolve))
+        Ok(Outcome { response, resolve, downgraded: None })
     }
 }
 
-/// An answer, and the group with expressions to look up after it.
-type Outcome = (ConsumerGroupHeartbeatResponse<'static>, Option<Arc<str>>);
-
-/// One heartbeat's way through a group.
-struct Step<'s> {
-    group: &'s ConsumerGroup,
-    metadata: &'s dyn Metadata,
-    /// The group's epoch, as the heartbeat leaves it.
-    epoch: i32,
-    /// The member whose place a static member takes.
-    gone: Option<Arc<str>>,
-    writing: Writing<'s>,
-}
-
-impl Step<'_> {
-    /// The member that a heartbeat is of, as it was until now.
-    fn member(
-        &mut self,
-        id: &Arc<str>,
-        request: &ConsumerGroupHeartbeatRequest<'_>,
-        most: usize,
-    ) -> Result<Member, Refusal> {
-        let known = self.group.members.get(id);
-        if known.is_none() && self.group.members.len() >= most {
-            let full = format!("The consumer group has reached its maximum capacity of {most} members.");
-            return Err((ErrorCode::GROUP_MAX_SIZE_REACHED, full));
-        }
-        let Some(instance) = request.instance_id.as_deref() else {
-            let member = match known {
-                Some(known) => known.clone(),
-                None if request.member_epoch == JOIN => Member::new(Arc::clone(id)),
-                None => return Err(unknown_member(id, &self.writing)),
-            };
-            check_epoch(&member, request)?;
-            return Ok(member);
-        };
-        let named = self.group.static_members.get(instance).and_then(|id| self.group.members.get(id));
-        if request.member_epoch != JOIN {
-            let member = is_static_member(named, id, instance)?;
-            check_epoch(member, request)?;
-            return Ok(member.clone());
-        }
-        let Some(old) = named else { return Ok(known.cloned().unwrap_or_else(|| Member::new(Arc::clone(id)))) };
-        if old.epoch != LEAVE_FOR_NOW {
-            let held = format!(
-                "Static member {id} with instance id {instance} cannot join the group because the instance id is owned \
-                 by {} member.",
-                old.id
-            );
-            return Err((ErrorCode::UNRELEASED_INSTANCE_ID, held));
-        }
-        let new = Member { id: Arc::clone(id), epoch: 0, previous_epoch: 0, ..old.clone() };
-        self.writing.remove_member(&old.id);
-        self.writing.member(&new);
-        self.writing.target(id, self.group.targets.get(&old.id).unwrap_or(&Partitions::new()));
-        self.writing.current(&new);
-        self.gone = Some(Arc::clone(&old.id)).filter(|old| old != id);
-        Ok(new)
-    }
-
-    /// Writes what the member asks for, where that has changed, and begins a new epoch of the group where it changes what
-    /// is to be assigned, or the topics have changed.
-    fn subscribe(&mut self, before: &Member, after: &Member) -> Result<(), Refusal> {
-        let is_new = !self.group.members.contains_key(&before.id) && self.gone.is_none();
-        if is_new || before != after {
-            self.writing.member(after);
-        }
-        let expression_changed = before.regex != after.regex;
-        if expression_changed && !after.regex.is_empty() {
-            regex::check(&after.regex).map_err(|message| (ErrorCode::INVALID_REGULAR_EXPRESSION, message))?;
-        }
-        let known_expression = self.group.regexes.contains_key(&after.regex) || after.regex.is_empty();
-        let gone = self.gone.as_slice();
-        let default = self.metadata.assignors().into_iter().next().unwrap_or_default();
-        let wanted = ConsumerGroup::assignor(self.group.members.values()).unwrap_or(&default);
-        let wants = ConsumerGroup::assignor(self.group.members_with(Some(after), gone)).unwrap_or(&default);
-        let mut bumps = before.names != after.names || (expression_changed && known_expression) || wanted != wants;
-        if bumps || self.group.compared_version != Some(self.metadata.version()) {
-            let hash = self.group.hash_of(self.group.members_with(Some(after), gone), self.metadata);
-            bumps |= hash != self.group.metadata_hash;
-            if bumps {
-                self.epoch = self.group.epoch + 1;
-                self.writing.epoch(self.epoch, hash);
-            }
-        }
-        Ok(())
-    }
-
-    /// The member after its next step; assigns first, if that is due.
-    fn reconcile(&mut self, member: &Member, now_ms: i64, owned: Option<&[OwnedPartitions<'_>]>) -> Member {
-        let group = self.group;
-        let id = self.gone.as_ref().unwrap_or(&member.id);
-        let (mut target_epoch, mut target) = (group.target_epoch, group.targets.get(id).cloned().unwrap_or_default());
-        let interval_ms = self.metadata.group_config(self.writing.group, "consumer.assignment.interval.ms");
-        let is_due = group.target_timestamp == 0 || interval_ms == 0 || now_ms >= group.target_timestamp + interval_ms;
-        if self.epoch > target_epoch && is_due {
-            let mut targets = group.assign(member, self.gone.as_slice(), self.metadata);
-            for (id, target) in &targets {
-                if group.targets.get(id) != Some(target) {
-                    self.writing.target(id, target);
-                }
-            }
-            self.writing.target_epoch(self.epoch, now_ms);
-            (target_epoch, target) = (self.epoch, targets.remove(&member.id).unwrap_or_default());
-        }
-        let is_free = |topic, partition| {
-            let owner = group.owners.get(&(topic, partition));
-            owner.is_none_or(|owner| *owner == member.id || self.gone.as_ref() == Some(owner))
-        };
-        let after = member.reconciled(target_epoch, &target, is_free, owned);
-        if after != *member {
-            self.writing.current(&after);
-        }
-        after
-    }
+/// What comes of a heartbeat.
+pub(super) struct Outcome {
+    pub(super) response: ConsumerGroupHeartbeatResponse<'static>,
+    /// A group with expressions to look up after it.
+    pub(super) resolve: Option<Arc<str>>,
+    /// A group that becomes a classic one by it.
+    pub(super) downgraded: Option<Downgraded>,
 }
 
 /// The member with what its heartbeat asks for.
@@ -284,6 +173,7 @@ fn wanting(before: &Member, heartbeat: &ConsumerHeartbeat<'_>) -> Member {
     after.assignor = text(&request.server_assignor).or(after.assignor);
     heartbeat.client_id.clone_into(&mut after.client_id);
     heartbeat.client_host.clone_into(&mut after.client_host);
+    after.classic = None;
     after
 }
 
@@ -338,7 +228,7 @@ fn check(heartbeat: &ConsumerHeartbeat<'_>, cx: &GroupCx<'_, '_>) -> Result<(), 
 }
 
 /// A member may be one epoch behind when it has not got the last answer, and owns nothing that is not its own.
-fn check_epoch(member: &Member, request: &ConsumerGroupHeartbeatRequest<'_>) -> Result<(), Refusal> {
+pub(super) fn check_epoch(member: &Member, request: &ConsumerGroupHeartbeatRequest<'_>) -> Result<(), Refusal> {
     let owned = request.topic_partitions.as_deref();
     let received = request.member_epoch;
     let lost = received < member.epoch && received == member.previous_epoch && member.has_all(owned);
@@ -366,7 +256,7 @@ pub(super) fn is_static_member<'m>(named: Option<&'m Member>, id: &str, instance
     }
 }
 
-fn unknown_member(id: &str, writing: &Writing<'_>) -> Refusal {
+pub(super) fn unknown_member(id: &str, writing: &Writing<'_>) -> Refusal {
     (ErrorCode::UNKNOWN_MEMBER_ID, format!("Member {id} is not a member of group {}.", writing.group))
 }
 

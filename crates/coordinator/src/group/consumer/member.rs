@@ -7,6 +7,7 @@ use milena_protocol::Uuid;
 use milena_protocol::messages::consumer_group_heartbeat_request::TopicPartitions;
 
 use super::assign::Partitions;
+use crate::group::classic::Protocols;
 
 /// Partitions with the member epochs in which the member got them.
 pub(in crate::group) type Owned = BTreeMap<Uuid, BTreeMap<i32, i32>>;
@@ -47,26 +48,51 @@ impl MemberState {
     }
 }
 
+/// What a member has that speaks the classic protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(in crate::group) struct ClassicSide {
+    pub(in crate::group) session_timeout_ms: i32,
+    pub(in crate::group) protocols: Protocols,
+}
+
 /// A member.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::group) struct Member {
-    pub(super) id: Arc<str>,
-    pub(super) instance: Option<String>,
+    pub(in crate::group) id: Arc<str>,
+    pub(in crate::group) instance: Option<String>,
     pub(super) rack: Option<String>,
-    pub(super) client_id: String,
-    pub(super) client_host: String,
+    pub(in crate::group) client_id: String,
+    pub(in crate::group) client_host: String,
     /// Topics by name, whether they exist or not.
     pub(super) names: BTreeSet<String>,
     /// Topics by expression; empty for none.
     pub(super) regex: String,
-    pub(super) rebalance_timeout_ms: i32,
+    pub(in crate::group) rebalance_timeout_ms: i32,
     pub(super) assignor: Option<String>,
+    /// `None` when it speaks the consumer protocol.
+    pub(in crate::group) classic: Option<ClassicSide>,
     pub(super) epoch: i32,
     pub(super) previous_epoch: i32,
     pub(super) state: MemberState,
     pub(super) assigned: Owned,
     /// What it is to give up.
     pub(super) revoking: Owned,
+}
+
+/// Where a member is to get, and what stands in its way.
+pub(super) struct Target<'t> {
+    /// Epoch of the assignment.
+    pub(super) epoch: i32,
+    /// What it should own.
+    pub(super) partitions: &'t Partitions,
+    /// The topics that it reads and that exist.
+    pub(super) topics: &'t BTreeSet<Uuid>,
+    /// Those are others than before.
+    pub(super) subscription_changed: bool,
+    /// Whether nobody else owns a partition.
+    pub(super) is_free: &'t dyn Fn(Uuid, i32) -> bool,
+    /// What it says that it owns.
+    pub(super) owned: Option<&'t [TopicPartitions<'t>]>,
 }
 
 impl Member {
@@ -91,56 +117,60 @@ impl Member {
         })
     }
 
-    /// The next step of the member towards `target`, the assignment of `epoch`. `is_free` says whether nobody owns a
-    /// partition; `owned` is what the member says that it owns.
-    pub(super) fn reconciled(
-        &self,
-        epoch: i32,
-        target: &Partitions,
-        is_free: impl Fn(Uuid, i32) -> bool,
-        owned: Option<&[TopicPartitions<'_>]>,
-    ) -> Self {
+    /// The next step of the member towards its target.
+    pub(super) fn reconciled(&self, to: &Target<'_>) -> Self {
         match self.state {
-            MemberState::Stable if self.epoch == epoch => self.clone(),
-            MemberState::Stable | MemberState::UnreleasedPartitions => {
-                self.step(self.epoch, epoch, target, is_free, owned)
-            }
-            MemberState::UnrevokedPartitions if still_owns(&self.revoking, owned) => self.clone(),
-            MemberState::UnrevokedPartitions => self.step(self.epoch + 1, epoch, target, is_free, owned),
-            MemberState::Unknown => self.step(epoch, epoch, target, is_free, owned),
+            MemberState::Stable if self.epoch == to.epoch => self.without_unread(to),
+            MemberState::Stable | MemberState::UnreleasedPartitions => self.step(self.epoch, to),
+            MemberState::UnrevokedPartitions if still_owns(&self.revoking, to.owned) => self.without_unread(to),
+            MemberState::UnrevokedPartitions => self.step(self.epoch + 1, to),
+            MemberState::Unknown => self.step(to.epoch, to),
         }
     }
 
-    fn step(
-        &self,
-        own_epoch: i32,
-        epoch: i32,
-        target: &Partitions,
-        is_free: impl Fn(Uuid, i32) -> bool,
-        owned: Option<&[TopicPartitions<'_>]>,
-    ) -> Self {
+    /// What it no longer reads it gives up at once, without another assignment.
+    fn without_unread(&self, to: &Target<'_>) -> Self {
+        let mut next = self.clone();
+        let unread = |topic: &Uuid| !to.topics.contains(topic);
+        if !to.subscription_changed || !self.assigned.keys().any(unread) {
+            return next;
+        }
+        for (topic, partitions) in self.assigned.iter().filter(|(topic, _)| unread(topic)) {
+            next.assigned.remove(topic);
+            next.revoking.entry(*topic).or_default().extend(partitions);
+        }
+        if still_owns(&next.revoking, to.owned) {
+            next.state = MemberState::UnrevokedPartitions;
+        } else {
+            next.revoking = Owned::new();
+        }
+        next.enter(self.epoch);
+        next
+    }
+
+    fn step(&self, own_epoch: i32, to: &Target<'_>) -> Self {
         let (mut kept, mut revoking, mut waits) = (Owned::new(), Owned::new(), false);
+        let wanted = |topic: &Uuid| to.partitions.get(topic).filter(|_| to.topics.contains(topic));
         for (topic, partitions) in &self.assigned {
-            let wanted = target.get(topic);
             for (partition, since) in partitions {
-                let keeps = wanted.is_some_and(|wanted| wanted.contains(partition));
+                let keeps = wanted(topic).is_some_and(|wanted| wanted.contains(partition));
                 let side = if keeps { &mut kept } else { &mut revoking };
                 side.entry(*topic).or_default().insert(*partition, *since);
             }
         }
         let mut next = self.clone();
-        if !revoking.is_empty() && still_owns(&revoking, owned) {
+        if !revoking.is_empty() && still_owns(&revoking, to.owned) {
             (next.state, next.assigned, next.revoking) = (MemberState::UnrevokedPartitions, kept, revoking);
             next.enter(own_epoch);
             return next;
         }
-        for (topic, partitions) in target {
-            for partition in partitions {
+        for topic in to.partitions.keys() {
+            for partition in wanted(topic).into_iter().flatten() {
                 if self.assigned.get(topic).is_some_and(|own| own.contains_key(partition)) {
                     continue;
                 }
-                if is_free(*topic, *partition) {
-                    kept.entry(*topic).or_default().insert(*partition, epoch);
+                if (to.is_free)(*topic, *partition) {
+                    kept.entry(*topic).or_default().insert(*partition, to.epoch);
                 } else {
                     waits = true;
                 }
@@ -148,7 +178,7 @@ impl Member {
         }
         next.state = if waits { MemberState::UnreleasedPartitions } else { MemberState::Stable };
         (next.assigned, next.revoking) = (kept, Owned::new());
-        next.enter(epoch);
+        next.enter(to.epoch);
         next
     }
 

@@ -1,8 +1,10 @@
 //! Consumer groups in their records: one for the group's epoch, one for the assignment's, and three for each member.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use milena_protocol::messages::consumer_group_current_member_assignment_value::TopicPartitions;
+use milena_protocol::messages::consumer_group_member_metadata_value::{ClassicMemberMetadata, ClassicProtocol};
 use milena_protocol::messages::consumer_group_target_assignment_member_value::TopicPartition;
 use milena_protocol::messages::{
     ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataKey,
@@ -11,12 +13,13 @@ use milena_protocol::messages::{
     ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue,
 };
-use milena_protocol::{DecodeError, Message};
+use milena_protocol::{DecodeError, Message, Str};
 
 use super::assign::Partitions;
-use super::member::{Member, MemberState, Owned};
+use super::member::{ClassicSide, Member, MemberState, Owned};
 use super::{ConsumerGroup, Resolved};
 use crate::engine::Replayed;
+use crate::group::classic::Protocols;
 use crate::group::{Groups, decode, versioned};
 use crate::records::Records;
 
@@ -72,7 +75,7 @@ impl Writing<'_> {
             subscribed_topic_regex: Some(member.regex.as_str().into()),
             rebalance_timeout_ms: member.rebalance_timeout_ms,
             server_assignor: member.assignor.as_deref().map(Into::into),
-            classic_member_metadata: None,
+            classic_member_metadata: member.classic.as_ref().map(recorded_classic),
         };
         self.records.put(&key, &value, VERSION);
     }
@@ -94,14 +97,23 @@ impl Writing<'_> {
     }
 
     pub(super) fn remove_member(&mut self, member: &str) {
-        let (group_id, member_id) = (self.group, member);
-        self.records.remove(&ConsumerGroupCurrentMemberAssignmentKey {
-            group_id: group_id.into(),
-            member_id: member_id.into(),
-        });
+        self.remove_current(member);
+        self.remove_target(member);
+        self.remove_subscription(member);
+    }
+
+    fn remove_current(&mut self, member: &str) {
         self.records
-            .remove(&ConsumerGroupTargetAssignmentMemberKey { group_id: group_id.into(), member_id: member_id.into() });
-        self.records.remove(&ConsumerGroupMemberMetadataKey { group_id: group_id.into(), member_id: member_id.into() });
+            .remove(&ConsumerGroupCurrentMemberAssignmentKey { group_id: self.group.into(), member_id: member.into() });
+    }
+
+    fn remove_target(&mut self, member: &str) {
+        self.records
+            .remove(&ConsumerGroupTargetAssignmentMemberKey { group_id: self.group.into(), member_id: member.into() });
+    }
+
+    fn remove_subscription(&mut self, member: &str) {
+        self.records.remove(&ConsumerGroupMemberMetadataKey { group_id: self.group.into(), member_id: member.into() });
     }
 
     pub(super) fn regex(&mut self, regex: &str, resolved: &Resolved) {
@@ -121,15 +133,38 @@ impl Writing<'_> {
         });
     }
 
-    /// Everything of a group without members.
-    pub(in crate::group) fn remove_group(&mut self, group: &ConsumerGroup) {
+    /// Everything of a group that has members of these ids.
+    pub(in crate::group) fn remove_group<'m>(
+        &mut self,
+        group: &ConsumerGroup,
+        members: impl Iterator<Item = &'m str> + Clone,
+    ) {
+        members.clone().for_each(|member| self.remove_current(member));
+        members.clone().for_each(|member| self.remove_target(member));
         self.records.remove(&ConsumerGroupTargetAssignmentMetadataKey { group_id: self.group.into() });
+        members.for_each(|member| self.remove_subscription(member));
         // Releases before 4.1 have kept the topics' metadata in a record of its own.
         self.records.remove(&ConsumerGroupPartitionMetadataKey { group_id: self.group.into() });
         for regex in group.regexes.keys() {
             self.remove_regex(regex);
         }
         self.records.remove(&ConsumerGroupMetadataKey { group_id: self.group.into() });
+    }
+}
+
+fn recorded_classic(classic: &ClassicSide) -> ClassicMemberMetadata<'_> {
+    let protocol = |(name, metadata)| ClassicProtocol { name: Str::from(name), metadata: Cow::from(metadata) };
+    ClassicMemberMetadata {
+        session_timeout_ms: classic.session_timeout_ms,
+        supported_protocols: classic.protocols.iter().map(protocol).collect(),
+    }
+}
+
+fn classic_side(recorded: &ClassicMemberMetadata<'_>) -> ClassicSide {
+    let protocols = recorded.supported_protocols.iter();
+    ClassicSide {
+        session_timeout_ms: recorded.session_timeout_ms,
+        protocols: Protocols::pairs(protocols.map(|known| (known.name.to_string(), known.metadata.to_vec()))),
     }
 }
 
@@ -246,7 +281,7 @@ fn value<'a, M: Message<'a>>(record: &Replayed<'a>) -> Result<Option<M>, DecodeE
 
 impl ConsumerGroup {
     fn subscribed(&mut self, id: &str, value: &ConsumerGroupMemberMetadataValue<'_>) {
-        let text = |text: &Option<milena_protocol::Str<'_>>| text.as_deref().map(str::to_owned);
+        let text = |text: &Option<Str<'_>>| text.as_deref().map(str::to_owned);
         let (instance, rack, assignor) = (text(&value.instance_id), text(&value.rack_id), text(&value.server_assignor));
         let names = value.subscribed_topic_names.iter().map(ToString::to_string).collect();
         let regex = text(&value.subscribed_topic_regex).unwrap_or_default();
@@ -259,6 +294,7 @@ impl ConsumerGroup {
         (member.names, member.regex) = (names, regex);
         (member.client_id, member.client_host) = (value.client_id.to_string(), value.client_host.to_string());
         member.rebalance_timeout_ms = value.rebalance_timeout_ms;
+        member.classic = value.classic_member_metadata.as_ref().map(classic_side);
     }
 
     fn owns(&mut self, id: &str, value: &ConsumerGroupCurrentMemberAssignmentValue<'_>) {

@@ -54,7 +54,7 @@ impl Consumer {
     }
 
     /// One heartbeat, obeyed.
-    fn beat(&mut self, bench: &mut Group) -> ErrorCode {
+    pub(super) fn beat(&mut self, bench: &mut Group) -> ErrorCode {
         let response = send(bench, self.request());
         if response.error_code == 0 {
             self.follow(&response);
@@ -62,7 +62,7 @@ impl Consumer {
         ErrorCode(response.error_code)
     }
 
-    fn leave(&mut self, bench: &mut Group, epoch: i32) -> ErrorCode {
+    pub(super) fn leave(&mut self, bench: &mut Group, epoch: i32) -> ErrorCode {
         let request = ConsumerGroupHeartbeatRequest { member_epoch: epoch, ..self.request() };
         let left = ErrorCode(send(bench, request).error_code);
         (self.epoch, self.owned) = (0, BTreeSet::new());
@@ -89,7 +89,7 @@ pub(super) fn over(partitions: usize) -> Group {
 }
 
 /// State, epoch and assignment epoch.
-fn described(bench: &mut Group) -> (String, i32, i32) {
+pub(super) fn described(bench: &mut Group) -> (String, i32, i32) {
     let Reply::DescribeConsumers(mut groups) = bench.ask(Request::DescribeConsumers(&["g".into()])) else {
         panic!("another answer")
     };
@@ -98,7 +98,7 @@ fn described(bench: &mut Group) -> (String, i32, i32) {
 }
 
 /// Types of the records of each batch, those of tombstones negative.
-fn kinds(bench: &Group) -> Vec<Vec<i16>> {
+pub(super) fn kinds(bench: &Group) -> Vec<Vec<i16>> {
     let kind = |record: milena_records::Record<'_>| {
         let kind = i16::from_be_bytes([record.key.unwrap()[0], record.key.unwrap()[1]]);
         if record.value.is_some() { kind } else { -kind }
@@ -149,6 +149,34 @@ fn partitions_move_only_when_they_were_given_up() {
     assert_eq!(described(&mut bench).0, "Stable");
     assert_eq!((a.beat(&mut bench), b.beat(&mut bench)), (ErrorCode::NONE, ErrorCode::NONE));
     assert_eq!((a.owned.len(), b.owned.len()), (2, 2));
+}
+
+#[test]
+fn what_a_member_reads_no_longer_it_gives_up_before_there_is_another_assignment() {
+    let mut bench = over(2);
+    bench.settings.metadata = Cluster::of(1, &[("t", 1, 2), ("u", 2, 1)]);
+    let mut one = Consumer::new("m");
+    let reads = |names: &[&str], request: ConsumerGroupHeartbeatRequest<'static>| ConsumerGroupHeartbeatRequest {
+        subscribed_topic_names: Some(names.iter().map(|name| (*name).to_owned().into()).collect()),
+        ..request
+    };
+    let own = |one: &Consumer| ConsumerGroupHeartbeatRequest {
+        group_id: "g".into(),
+        member_id: one.id.clone().into(),
+        member_epoch: one.epoch,
+        rebalance_timeout_ms: 20_000,
+        topic_partitions: if one.epoch == 0 { Some(Vec::new()) } else { None },
+        ..Default::default()
+    };
+    let topics = |response: &ConsumerGroupHeartbeatResponse<'_>| {
+        response.assignment.as_ref().map(|assignment| assignment.topic_partitions.len())
+    };
+    let both = send(&mut bench, reads(&["t", "u"], own(&one)));
+    one.follow(&both);
+    assert_eq!((one.epoch, topics(&both)), (2, Some(2)));
+    let dropped = send(&mut bench, reads(&["t"], own(&one)));
+    assert_eq!((dropped.member_epoch, topics(&dropped)), (2, Some(1)));
+    assert_eq!(described(&mut bench), ("Assigning".into(), 3, 2));
 }
 
 #[test]
@@ -275,8 +303,6 @@ fn a_group_without_members_changes_its_kind() {
     commit(&mut bench, commit_request("", -1, "t", &[(0, 5, "")]), 8);
     let mut one = Consumer::new("m");
     assert_eq!((one.beat(&mut bench), fetch(&mut bench, 0)), (ErrorCode::NONE, 5));
-    let refused = join(&mut bench, "");
-    assert_eq!(joined(&mut bench, refused).unwrap().error_code, ErrorCode::INCONSISTENT_GROUP_PROTOCOL.0);
     one.leave(&mut bench, -1);
     let member = stable(&mut bench);
     assert_eq!(one.beat(&mut bench), ErrorCode::GROUP_ID_NOT_FOUND);

@@ -56,22 +56,27 @@ pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
 }
 
 /// A member of the case's group on a connection of its own.
-struct Consumer {
+pub(super) struct Consumer {
     client: RawClient,
     version: i16,
     group: String,
-    topic: String,
-    id: String,
-    epoch: i64,
+    pub(super) topic: String,
+    pub(super) id: String,
+    pub(super) epoch: i64,
     /// What its heartbeats say beside group, member and epoch.
-    body: Value,
+    pub(super) body: Value,
 }
 
 impl Consumer {
     /// Somebody who has not joined, and a topic of this many partitions.
-    fn new(cx: &mut Context<'_>, partitions: i32) -> Result<Self> {
+    pub(super) fn new(cx: &mut Context<'_>, partitions: i32) -> Result<Self> {
         cx.coordinated()?;
         let topic = cx.create("t", partitions, &[])?;
+        Self::of(cx, topic)
+    }
+
+    /// Somebody who has not joined, and wants to read a topic.
+    pub(super) fn of(cx: &mut Context<'_>, topic: String) -> Result<Self> {
         let body = json!({"rebalanceTimeoutMs": 60_000, "subscribedTopicNames": [topic], "topicPartitions": []});
         let (client, group) = (cx.connect()?, cx.name("g"));
         let id = "AAAAAAAAAAAAAAAAAAAAAQ".to_owned();
@@ -79,14 +84,14 @@ impl Consumer {
     }
 
     /// A member that has joined.
-    fn joined(cx: &mut Context<'_>, partitions: i32) -> Result<Self> {
+    pub(super) fn joined(cx: &mut Context<'_>, partitions: i32) -> Result<Self> {
         let mut consumer = Self::new(cx, partitions)?;
         consumer.beat()?;
         consumer.body = json!({});
         Ok(consumer)
     }
 
-    fn beat(&mut self) -> Result<Value> {
+    pub(super) fn beat(&mut self) -> Result<Value> {
         let mut body = self.body.clone();
         body["groupId"] = self.group.as_str().into();
         body["memberId"] = self.id.as_str().into();
@@ -101,7 +106,7 @@ impl Consumer {
     }
 
     /// A heartbeat in another epoch.
-    fn beat_in(&mut self, epoch: i64) -> Result<Value> {
+    pub(super) fn beat_in(&mut self, epoch: i64) -> Result<Value> {
         let own = std::mem::replace(&mut self.epoch, epoch);
         let reply = self.beat();
         self.epoch = own;
@@ -121,7 +126,7 @@ impl Consumer {
         anyhow::bail!("no assignment comes")
     }
 
-    fn commit(&self, cx: &Context<'_>, epoch: i64, id: &str) -> Result<Value> {
+    pub(super) fn commit(&self, cx: &Context<'_>, epoch: i64, id: &str) -> Result<Value> {
         let mut body = off::commit_body(cx, &self.topic, &[(0, 5)]);
         (body["memberId"], body["generationIdOrMemberEpoch"]) = (id.into(), epoch.into());
         Ok(body)
