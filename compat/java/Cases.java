@@ -231,7 +231,7 @@ public class Cases {
     }
 
     static Object partitioner() throws Exception {
-        String topic = topic(6, Map.of());
+        String topic = topic(8, Map.of());
         Map<String, Object> outcome = new LinkedHashMap<>();
         try (KafkaProducer<String, String> producer = producer(Map.of())) {
             for (String key : List.of("a", "b", "hello", "\uce74\ud504\uce74", "key-1234"))
