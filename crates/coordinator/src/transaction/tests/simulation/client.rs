@@ -82,13 +82,13 @@ impl Client {
             *next_transaction += 1;
             *next_transaction
         });
+        if rng.u32(..20) == 0 {
+            // A producer that has lost its way begins anew, and says who it was.
+            return Ask::Init { expected: Some(producer) };
+        }
         if self.must_abort || (!self.added.is_empty() && rng.u32(..4) == 0) {
             let committed = !self.must_abort && rng.u32(..3) > 0;
             return Ask::End { producer, transaction, committed };
-        }
-        if rng.u32(..20) == 0 && self.added.is_empty() {
-            // A producer that has lost its way begins anew, and says who it was.
-            return Ask::Init { expected: Some(producer) };
         }
         let partition = rng.usize(..PARTITIONS);
         if self.version < 2 && !self.added.contains(&partition) {
