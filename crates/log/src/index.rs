@@ -115,10 +115,11 @@ impl<E: IndexEntry> Index<E> {
 
     /// An index without entries; whatever the file holds is cut off.
     pub(crate) fn reset(home: &Home, base_offset: i64) -> Result<Self> {
-        let index = Self::new(base_offset);
+        let mut index = Self::new(base_offset);
         index.trim(home)?;
         // Not left open: most segments never need more of the file before they are finished.
-        Ok(Self { file: OnceLock::new(), ..index })
+        index.release();
+        Ok(index)
     }
 
     /// An index as its file has it. Zeros that Kafka reserved behind the last entry do not count.

@@ -81,12 +81,16 @@ pub struct Log {
     producers: Producers,
     /// Offset of a producer snapshot that is durable.
     synced_snapshot: Option<i64>,
+    /// Offset of a producer snapshot that a start has found sound, durable or not.
+    written_snapshot: Option<i64>,
     shared: Arc<Shared>,
     /// Counts what makes a flush under way worthless: truncations.
     generation: u64,
     /// Changes of names and epochs, and how many of them are durable.
     marks: Marks,
     synced: Marks,
+    /// Version of the epochs that differs from the durable one by a last epoch without records only, if it had none since.
+    only_led: u64,
     /// Count of [`Marks::names`] at the last removal of segments.
     removed: u64,
     /// Flushes begun.
@@ -222,10 +226,21 @@ impl Log {
     pub fn assign_epoch(&mut self, epoch: i32, start_offset: i64) -> Result<()> {
         self.writable()?;
         let before = self.epochs.version();
+        let was_kept = before == self.synced.epochs || self.has_only_led();
         self.epochs.assign(epoch, start_offset);
+        let is_without_records = start_offset == self.log_end_offset;
+        if was_kept && is_without_records {
+            self.only_led = self.epochs.version();
+        }
         // An epoch without records gives way to the next leader's: a log that is only led needs no close.
-        self.closed_cleanly &= self.epochs.version() == before || start_offset == self.log_end_offset;
+        self.closed_cleanly &= self.epochs.version() == before || is_without_records;
         Ok(())
+    }
+
+    /// Whether all that the file of the epochs lacks is a last epoch without records.
+    fn has_only_led(&self) -> bool {
+        let last = self.epochs.entries().last();
+        self.only_led == self.epochs.version() && last.is_some_and(|last| last.start_offset == self.log_end_offset)
     }
 
     /// Epoch of the leader that wrote `offset`; `None` when unknown.

@@ -39,8 +39,10 @@ pub(crate) struct Rebuilt {
     pub(crate) has_gaps: bool,
 }
 
-/// Reads the segment, gives it new indexes in memory (the files are emptied) and adds to `epochs` what is newer than all in there.
+/// Reads the segment, gives it new indexes in memory and adds to `epochs` what is newer than all in there.
 ///
+/// The index files keep what they hold until the new entries are written over it: mostly it is the same, and a file system that frees what is
+/// cut off does it slowly. Where the segment turns out to be damaged they are emptied: what they hold leads into what is cut.
 /// The segment's size becomes that of its good batches; the `.log` file is left as it is.
 /// With `producers` as they are at the segment's beginning, the transaction index is made anew too, and they become what they are at its end.
 pub(crate) fn rebuild(
@@ -52,7 +54,7 @@ pub(crate) fn rebuild(
 ) -> Result<Rebuilt> {
     let path = segment.path(home);
     let base = segment.base_offset;
-    let mut indexes = Indexes { offsets: Index::reset(home, base)?, times: Index::reset(home, base)? };
+    let mut indexes = Indexes { offsets: Index::new(base), times: Index::new(base) };
     if producers.is_some() {
         segment.reset_aborted(home)?;
     }
@@ -75,6 +77,8 @@ pub(crate) fn rebuild(
             Ok(batch) => batch,
             Err(reason) => {
                 rebuilt.reason = Some(reason);
+                indexes.offsets.trim(home)?;
+                indexes.times.trim(home)?;
                 break;
             }
         };

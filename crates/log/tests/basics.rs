@@ -331,3 +331,35 @@ fn a_log_that_was_only_led_since_its_clean_start_needs_no_close() {
     log.close().unwrap();
     assert_eq!(file(&disk, "leader-epoch-checkpoint"), b"0\n2\n5 0\n6 1\n");
 }
+
+#[test]
+fn a_log_that_was_only_led_before_and_after_a_kill_keeps_its_files_as_they_are() {
+    let disk = disk(1);
+    let (mut log, _) = open(&disk, &small(), true, 0);
+    for at in 0..40 {
+        append(&mut log, batch(2, 100, at));
+    }
+    log.assign_epoch(1, 80).unwrap();
+    log.close().unwrap();
+    assert_eq!(file(&disk, "leader-epoch-checkpoint"), b"0\n2\n0 0\n1 80\n");
+    let (left, before) = (names(&disk), disk.trace().len());
+    let (log, _) = open(&disk, &small(), true, 80);
+    drop(log);
+    disk.kill_process();
+    let (mut log, recovery) = open(&disk, &small(), false, 0);
+    assert_eq!(recovery.segments_scanned, 2);
+    log.assign_epoch(2, 80).unwrap();
+    log.assign_epoch(3, 80).unwrap();
+    log.close().unwrap();
+    let mut changes = disk.trace().split_off(before);
+    // There are none to remove.
+    changes.retain(|step| !step.ends_with(".txnindex"));
+    let unwanted = ["Create", "Rename", "Remove", "Truncate"];
+    assert!(changes.iter().all(|step| unwanted.iter().all(|kind| !step.contains(kind))), "{changes:?}");
+    assert!(changes.iter().any(|step| step.contains("Sync ") && step.ends_with("80.snapshot")), "{changes:?}");
+    assert_eq!(names(&disk), left);
+    disk.restart();
+    let (mut log, recovery) = open(&disk, &small(), true, 80);
+    assert_eq!((recovery, log.log_end_offset()), (milena_log::Recovery::default(), 80));
+    assert_eq!(append(&mut log, batch(1, 100, 50)), 80);
+}

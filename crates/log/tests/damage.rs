@@ -260,18 +260,26 @@ fn flipped_bits_anywhere_never_panic_and_only_shorten_what_is_read() {
 }
 
 #[test]
-fn a_damaged_epoch_file_is_made_anew_from_the_batches() {
-    for clean in [true, false] {
+fn an_epoch_file_that_is_damaged_or_lost_is_made_anew_from_the_batches() {
+    for (clean, lost) in [(true, true), (true, false), (false, true), (false, false)] {
         let disk = disk(1);
         let (mut log, _) = open(&disk, &small(), true, 0);
         for epoch in [2, 2, 5] {
             log.append(&mut [&mut batch(3, 10, 0)], epoch, 0).unwrap();
+            log.roll(0).unwrap();
         }
+        log.append(&mut [&mut batch(3, 10, 0)], 6, 0).unwrap();
         log.close().unwrap();
-        write_file(&disk, "leader-epoch-checkpoint", b"0\n2\n2 \xff\n");
-        let (log, _) = open(&disk, &small(), clean, 9);
+        match lost {
+            true => disk.remove_file(&dir().join("leader-epoch-checkpoint")).unwrap(),
+            false => write_file(&disk, "leader-epoch-checkpoint", b"0\n2\n2 \xff\n"),
+        }
+        // A start behind a crash reads the last segment only.
+        let (mut log, _) = open(&disk, &small(), clean, if clean { 12 } else { 11 });
         let epochs: Vec<_> = log.leader_epochs().iter().map(|entry| (entry.epoch, entry.start_offset)).collect();
-        assert_eq!(epochs, [(2, 0), (5, 6)], "{clean}");
+        assert_eq!(epochs, [(2, 0), (5, 6), (6, 9)], "{clean} {lost}");
+        log.close().unwrap();
+        assert_eq!(file(&disk, "leader-epoch-checkpoint"), b"0\n3\n2 0\n5 6\n6 9\n", "{clean} {lost}");
     }
 }
 

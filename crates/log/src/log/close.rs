@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use milena_io::OpenMode;
+
 use super::Log;
 use super::flush::Marks;
 use crate::error::{IoContext, Result};
@@ -13,6 +15,8 @@ use crate::text::{Replacement, bad};
 #[derive(Debug)]
 pub(crate) struct Closing {
     small: Vec<Replacement>,
+    /// A file that says what it must, and may not be durable.
+    written: Option<PathBuf>,
     strays: Vec<PathBuf>,
     /// The last segment's `.log` has become shorter.
     shortened: bool,
@@ -58,6 +62,10 @@ impl Log {
         for small in &closing.small {
             small.sync(&*home.disk)?;
         }
+        if let Some(path) = &closing.written {
+            let synced = home.disk.open(path, OpenMode::Write).and_then(|file| file.sync_data());
+            synced.context("syncing", path)?;
+        }
         closing.rename(home)?;
         home.disk.sync_dir(&home.dir).context("syncing", &home.dir)?;
         let new = self.marks.parent != self.synced.parent;
@@ -75,8 +83,8 @@ impl Log {
         let home = &self.home;
         let active = self.segments.last_mut().expect("a log has a segment");
         let shortened = !active.indexes_synced && active.finish(home)?;
-        let mut closing = Closing { small: Vec::new(), strays: Vec::new(), shortened };
-        if self.epochs.version() != self.synced.epochs {
+        let mut closing = Closing { small: Vec::new(), written: None, strays: Vec::new(), shortened };
+        if self.epochs.version() != self.synced.epochs && !self.has_only_led() {
             let text = self.epochs.format();
             closing.small.push(Replacement::write(&*home.disk, &home.dir.join(EPOCHS), text.as_bytes())?);
         }
@@ -96,7 +104,9 @@ impl Log {
                 closing.strays.push(dir.join(&entry.name));
             }
         }
-        if needed {
+        if needed && self.written_snapshot == Some(self.log_end_offset) {
+            closing.written = Some(dir.join(name));
+        } else if needed {
             closing.small.push(Replacement::write(
                 &**disk,
                 &dir.join(name),

@@ -325,7 +325,6 @@ impl Loader {
             } else {
                 segments[at].give_back_reserved(&self.home)?;
             }
-            segments[at].release();
         }
         self.recovered_from = Some(first);
         Ok(end)
@@ -479,13 +478,18 @@ impl Loader {
         self.epochs.truncate_from_start(log_start_offset);
         self.load_aborted(&mut segments, end, found)?;
         let restored = restore(&self.source(&segments, end), &found.snapshots)?;
+        if !origin.created {
+            // Thousands of logs hold no file open that only a start has looked into.
+            segments.iter_mut().for_each(Segment::release);
+        }
         let Loader { home, config, params, recovery, mut epochs, epochs_in_file, .. } = self;
         let at_end = restored.snapshot == Some(end);
         let complete = at_end || (segments.iter().all(|segment| segment.size == 0) && restored.producers.is_empty());
         let lost = epochs_in_file.is_none() && !epochs.entries().is_empty();
         let unread = recovery == Recovery::default() && epochs.version() == unchanged && !lost;
         let untouched = params.clean && !origin.created && complete && unread;
-        if epochs_in_file.is_some_and(|in_file| in_file == epochs.entries()) {
+        let with_records = |entry: &&EpochEntry| entry.start_offset < end;
+        if epochs_in_file.is_some_and(|in_file| in_file.iter().filter(with_records).eq(epochs.entries())) {
             epochs.is_as_in_file();
         }
         let log = Log {
@@ -498,6 +502,8 @@ impl Loader {
             recent: super::Recent::default(),
             producers: restored.producers,
             synced_snapshot: (params.clean && at_end).then_some(end),
+            written_snapshot: at_end.then_some(end),
+            only_led: 0,
             shared: Arc::default(),
             generation: 0,
             marks: Marks { names: u64::from(!untouched), parent: u64::from(origin.fresh), epochs: 0 },

@@ -64,6 +64,7 @@ impl Log {
         let (segments, end) = (&self.segments[..], self.log_end_offset);
         self.producers = restore(&Source { home, segments, end, clean: false, expire: None }, &snapshots)?.producers;
         self.synced_snapshot = None;
+        self.written_snapshot = None;
         Ok(())
     }
 
@@ -72,6 +73,7 @@ impl Log {
         self.recent.clear();
         self.producers = Producers::default();
         self.synced_snapshot = None;
+        self.written_snapshot = None;
         remove_snapshots(&self.home)?;
         let dropped = self.drop_segments(|_| true);
         if self.segments.is_empty() {
