@@ -6,6 +6,7 @@ use arc_swap::{ArcSwap, Guard};
 use milena_config::BrokerConfig;
 use milena_io::Clock;
 use milena_protocol::ErrorCode;
+use milena_raft::VoterSet;
 
 use crate::auto_topics::AutoTopics;
 use crate::controller::ControllerHandle;
@@ -82,4 +83,6 @@ pub struct Node {
     pub cluster_id: String,
     /// Level of `kraft.version` in the quorum's own log; the metadata image has no word of it.
     pub kraft_version: i16,
+    /// Who votes in the quorum, which the metadata image has no word of either.
+    pub voters: VoterSet,
 }

@@ -7,6 +7,8 @@
 //! | `auto_create` | topics that nobody asked for by CreateTopics |
 //! | `create_partitions`, `delete_topics` | the rest of a topic's life |
 //! | `alter_configs`, `config_records` | AlterConfigs and IncrementalAlterConfigs |
+//! | `elect_leaders`, `reassignments` | who leads a partition, and which brokers have it |
+//! | `unregister_broker` | brokers that will not come back |
 //! | `producer_ids` | blocks of producer ids |
 //! | `view`, `limits`, `error` | what decisions read, how much they may change, why something is refused |
 
@@ -17,13 +19,16 @@ mod config_records;
 mod create_partitions;
 mod create_topics;
 mod delete_topics;
+mod elect_leaders;
 mod error;
 mod limits;
 mod name;
 mod placement;
 mod producer_ids;
+mod reassignments;
 #[cfg(test)]
 mod testing;
+mod unregister_broker;
 mod view;
 
 pub use alter_configs::{alter_configs, incremental_alter_configs};
@@ -31,8 +36,11 @@ pub use auto_create::{create_topics_automatically, is_internal};
 pub use create_partitions::create_partitions;
 pub use create_topics::create_topics;
 pub use delete_topics::delete_topics;
+pub use elect_leaders::{elect_leaders, refuse_elections};
 pub use error::ApiError;
 pub use limits::MAX_RECORDS;
 pub use name::{MAX_NAME_LENGTH, validate_topic_name};
 pub use producer_ids::{PRODUCER_ID_BLOCK, ProducerIdBlock, allocate_producer_ids};
+pub use reassignments::{alter_partition_reassignments, list_partition_reassignments, refuse_reassignments};
+pub use unregister_broker::{refuse_unregistration, unregister_broker};
 pub use view::{Records, View};

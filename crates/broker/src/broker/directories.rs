@@ -10,7 +10,7 @@ use milena_metadata::Endpoint;
 use milena_protocol::Uuid;
 pub(super) use milena_quorum::Directories;
 use milena_quorum::{DirectoryError, FormatOptions, MetadataLogOptions, QuorumMode, format};
-use milena_raft::VoterEndpoint;
+use milena_raft::{ReplicaKey, Voter, VoterEndpoint, VoterSet};
 
 use super::{BrokerError, registration};
 
@@ -79,7 +79,6 @@ fn format_options(config: &BrokerConfig) -> FormatOptions {
 pub(super) fn metadata_options(config: &BrokerConfig, directories: &Directories) -> MetadataLogOptions {
     let metadata_dir = PathBuf::from(config.metadata_log_dir());
     let directory_id = directories.id(&metadata_dir).unwrap_or(Uuid::ZERO);
-    let voters = MetadataLogOptions::static_voter_ids(config.quorum_voters().iter().map(|voter| voter.id));
     MetadataLogOptions {
         min_insync_replicas: config.min_insync_replicas(),
         snapshot_max_bytes: u64::try_from(config.metadata_log_max_record_bytes_between_snapshots()).unwrap_or(0),
@@ -88,6 +87,17 @@ pub(super) fn metadata_options(config: &BrokerConfig, directories: &Directories)
         segment_ms: config.metadata_log_segment_ms(),
         retention_bytes: config.metadata_max_retention_bytes(),
         retention_ms: config.metadata_max_retention_ms(),
-        ..MetadataLogOptions::new(metadata_dir, config.node_id(), directory_id, voters)
+        ..MetadataLogOptions::new(metadata_dir, config.node_id(), directory_id, static_voters(config))
     }
+}
+
+/// The voters of `controller.quorum.voters`; all of them are met at a listener of the name that this node's has.
+fn static_voters(config: &BrokerConfig) -> VoterSet {
+    let name = registration::controller_listener(config).name;
+    let voters = config.quorum_voters().iter().map(|voter| Voter {
+        key: ReplicaKey { id: voter.id, directory_id: Uuid::ZERO },
+        endpoints: vec![VoterEndpoint { name: name.clone(), host: voter.host.clone(), port: voter.port }],
+        kraft_versions: (0, 0),
+    });
+    VoterSet::new(voters)
 }

@@ -158,7 +158,7 @@ impl Parts {
     fn run(self, bound: BoundServer, quorum: Registered) -> Result<Broker, BrokerError> {
         let Self { config, clock, cluster_id, storage, replicas, report } = self;
         let Registered { mut log, epoch, defaults } = quorum;
-        let (node_id, kraft_version) = (config.node_id(), log.kraft_version());
+        let (node_id, kraft_version, voters) = (config.node_id(), log.kraft_version(), log.voters().clone());
         let flusher = storage.flusher();
         let readers = DiskThreads::new("reader", 1);
         let (delay_ms, interval_ms) = (config.log_initial_task_delay_ms(), config.log_flush_scheduler_interval_ms());
@@ -207,7 +207,7 @@ impl Parts {
             fetch_sessions: FetchSessions::new(slots, SESSION_EVICTION),
             clock: Arc::clone(&clock),
             storage: Arc::clone(&storage),
-            node: Node { id: node_id, cluster_id, kraft_version },
+            node: Node { id: node_id, cluster_id, kraft_version, voters },
             producer_ids: ProducerIds::default(),
             readers: readers.clone(),
         };

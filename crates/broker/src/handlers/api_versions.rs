@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn node() -> Node {
-        Node { id: 1, cluster_id: "c".into(), kraft_version: 1 }
+        Node { id: 1, cluster_id: "c".into(), kraft_version: 1, voters: Default::default() }
     }
 
     fn request(software: &'static str, cluster: Option<&'static str>, node_id: i32) -> ApiVersionsRequest<'static> {

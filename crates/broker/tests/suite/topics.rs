@@ -172,3 +172,28 @@ fn fifty_topics_made_by_asking_for_them_can_be_used_soon() {
         assert_eq!(produce(&mut client, name, 0, &three())["errorCode"], 0, "{name}");
     }
 }
+
+#[test]
+fn the_quorum_is_this_node_and_its_log_ends_where_the_metadata_does() {
+    let node = Node::start();
+    let mut client = node.client();
+    let partitions = json!([{"partitionIndex": 0}]);
+    let request = json!({"topics": [{"topicName": "__cluster_metadata", "partitions": partitions}]});
+    let mut ask = || client.call("DescribeQuorum", 2, &request).unwrap();
+    let before = ask();
+    // The topic and its partitions.
+    create_topic(&mut node.client(), "t", 2, &[]);
+    let after = ask();
+    let end = |answer: &Value| answer["topics"][0]["partitions"][0]["highWatermark"].as_i64().unwrap();
+    assert_eq!(end(&after), end(&before) + 3);
+    let partition = &after["topics"][0]["partitions"][0];
+    assert_eq!((&partition["errorCode"], &partition["leaderId"]), (&json!(0), &json!(1)));
+    assert_eq!(partition["observers"], json!([]));
+    let voters = partition["currentVoters"].as_array().unwrap();
+    assert_eq!((voters.len(), &voters[0]["replicaId"]), (1, &json!(1)));
+    assert_eq!(voters[0]["logEndOffset"], end(&after));
+    assert_eq!(after["nodes"][0]["listeners"][0]["name"], "CONTROLLER");
+    let metadata = std::fs::read_to_string(node.data_dir().join("meta.properties")).unwrap();
+    let directory = voters[0]["replicaDirectoryId"].as_str().unwrap();
+    assert!(metadata.contains(&format!("directory.id={directory}")), "{directory} is not in {metadata}");
+}

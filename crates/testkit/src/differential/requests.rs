@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TIMES: [&str; 2] = ["transactionStartTimeMs", "lastTimestamp"];
 
 /// APIs whose malformed requests are compared too; the others change too much, or are answered in too different ways.
-const MALFORMED: [&str; 24] = [
+const MALFORMED: [&str; 29] = [
     "Metadata",
     "CreateTopics",
     "DeleteTopics",
@@ -56,6 +56,11 @@ const MALFORMED: [&str; 24] = [
     "DescribeProducers",
     "DescribeTransactions",
     "ListTransactions",
+    "ElectLeaders",
+    "AlterPartitionReassignments",
+    "ListPartitionReassignments",
+    "DescribeQuorum",
+    "UnregisterBroker",
 ];
 
 /// One request in one version, and the answers of both servers.

@@ -68,8 +68,61 @@ pub fn of(api: &str, stage: &Stage<'_>) -> Vec<Exchange> {
             ("a group that does not exist", json!({"groupsNames": ["missing"]})),
         ],
         "AddPartitionsToTxn" => add_partitions_to_txn(),
+        "ElectLeaders" => elect_leaders(stage),
+        "AlterPartitionReassignments" => alter_partition_reassignments(),
+        "ListPartitionReassignments" => vec![
+            ("all topics", json!({"topics": null})),
+            (
+                "a topic and one that does not exist",
+                json!({"topics": [{"name": "t", "partitionIndexes": [0, 9]}, {"name": "missing", "partitionIndexes": [0]}]}),
+            ),
+        ],
+        "DescribeQuorum" => describe_quorum(),
+        "UnregisterBroker" => vec![("a broker that does not exist", json!({"brokerId": 9}))],
         _ => vec![("the defaults", json!({}))],
     }
+}
+
+fn elect_leaders(stage: &Stage<'_>) -> Vec<Exchange> {
+    let ask = |kind: i8, topics: Value| json!({"electionType": kind, "topicPartitions": topics, "timeoutMs": 30000});
+    let mut all = vec![
+        ("the preferred leader leads", ask(0, json!([{"topic": "t", "partitions": [0]}]))),
+        ("a partition that does not exist", ask(0, json!([{"topic": "t", "partitions": [9]}]))),
+        ("a topic that does not exist", ask(0, json!([{"topic": "missing", "partitions": [0]}]))),
+        ("all partitions", ask(0, Value::Null)),
+        ("no partition", ask(0, json!([]))),
+    ];
+    if stage.version >= 1 {
+        all.push(("there is a leader", ask(1, json!([{"topic": "t", "partitions": [0]}]))));
+        all.push(("of a type that does not exist", ask(9, json!([{"topic": "t", "partitions": [0]}]))));
+    }
+    all
+}
+
+fn alter_partition_reassignments() -> Vec<Exchange> {
+    let ask = |topic: &str, partition: i32, replicas: Value| {
+        let partition = json!({"partitionIndex": partition, "replicas": replicas});
+        json!({"topics": [{"name": topic, "partitions": [partition]}], "timeoutMs": 30000})
+    };
+    vec![
+        ("to where it is", ask("t", 0, json!([1]))),
+        ("to a broker that does not exist", ask("t", 0, json!([1, 9]))),
+        ("to nowhere", ask("t", 0, json!([]))),
+        ("twice to one broker", ask("t", 0, json!([1, 1]))),
+        ("nothing is under way", ask("t", 0, Value::Null)),
+        ("a partition that does not exist", ask("t", 9, json!([1]))),
+        ("a topic that does not exist", ask("missing", 0, json!([1]))),
+        ("no partition", json!({"topics": []})),
+    ]
+}
+
+fn describe_quorum() -> Vec<Exchange> {
+    let ask = |topic: &str, partition: i32| json!({"topics": [{"topicName": topic, "partitions": [{"partitionIndex": partition}]}]});
+    vec![
+        ("no partition", json!({"topics": []})),
+        ("a topic that is not the metadata's", ask("t", 0)),
+        ("a partition that does not exist", ask("__cluster_metadata", 1)),
+    ]
 }
 
 /// Produce is advertised from version 0 on and served from version 3 on.

@@ -1,0 +1,21 @@
+//! UnregisterBroker.
+
+use milena_controller::{ApiError, Records, View, refuse_unregistration, unregister_broker};
+use milena_net::Outgoing;
+use milena_protocol::{ApiKey, ErrorCode};
+
+use crate::registry::Api;
+use crate::request::{Call, Refusal};
+
+/// The registry's line.
+pub const API: Api = Api::decided(ApiKey::UNREGISTER_BROKER, 0..=0, decide, refuse);
+
+fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
+    let (records, response) = unregister_broker(view, &call.request()?);
+    call.answer(out, &response)?;
+    Ok(records)
+}
+
+fn refuse(call: &Call<'_>, error: ErrorCode, out: &mut Outgoing) -> Result<(), Refusal> {
+    call.answer(out, &refuse_unregistration(ApiError::code(error)))
+}
