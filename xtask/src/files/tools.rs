@@ -10,9 +10,10 @@ use serde_json::json;
 use super::clients::{Ran, Tools};
 use super::hanging;
 
-/// The runs, one a line: the tool's class and its arguments. `{at}` is where the server is, appended where it is not said; `{dir}` a folder
-/// with the files below; `<` names the standard input. Behind a `~` the numbers are not compared, behind `?` only the exit code is, behind `+`
-/// not the APIs that are not served. A number in brackets is the API without which there is nothing to compare.
+/// The runs, one a line: the tool's class and its arguments. `{at}` is where the server is, appended where neither it nor its address
+/// `{server}` is said; `{dir}` a folder with the files below; `<` names the standard input. Behind a `~` the numbers are not compared, behind
+/// `?` only the exit code is, behind `+` not the APIs that are not served. A number in brackets is the API without which there is nothing to
+/// compare.
 const RUNS: &str = include_str!("../../data/tools.txt");
 
 /// Runs all of them against both; gives the number of runs.
@@ -23,6 +24,10 @@ pub(super) fn compare(options: &Options, libs: &Path) -> Result<usize> {
         ("keyed", "a:1\nb:2\na:3\n"),
         ("delete.json", r#"{"version":1,"partitions":[{"topic":"lines","partition":1,"offset":1}]}"#),
         ("beyond.json", r#"{"version":1,"partitions":[{"topic":"lines","partition":1,"offset":1000}]}"#),
+        ("topics.json", r#"{"version":1,"topics":[{"topic":"lines"}]}"#),
+        ("reassign.json", r#"{"version":1,"partitions":[{"topic":"lines","partition":0,"replicas":[1]}]}"#),
+        ("nowhere.json", r#"{"version":1,"partitions":[{"topic":"lines","partition":0,"replicas":[9]}]}"#),
+        ("offsets.csv", "lines,0,1\nlines,1,1\n"),
         ("elect.json", r#"{"partitions":[{"topic":"lines","partition":0}]}"#),
     ];
     for (name, text) in files {
@@ -85,9 +90,10 @@ impl Run {
 
     /// What a server makes of it, without what differs from server to server.
     fn ask(&self, tools: &mut Tools, server: &Server, dir: &Path) -> Result<Ran> {
-        let place = if self.args.contains("{at}") { "" } else { " {at}" };
+        let place = if self.args.contains("{at}") || self.args.contains("{server}") { "" } else { " {at}" };
         let at = format!("--bootstrap-server {}", server.addr());
         let args = format!("{}{place}", self.args).replace("{at}", &at).replace("{dir}", &dir.display().to_string());
+        let args = args.replace("{server}", &server.addr().to_string());
         let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
         let input = self.input.map_or(String::new(), |name| dir.join(name).display().to_string());
         let mut ran = tools.run(self.tool, &input, &args)?;
@@ -131,7 +137,12 @@ fn plain(text: &str, server: &Server, numberless: bool) -> String {
         while let Some(first) = rest.chars().next() {
             let end = rest.find(|c| is_word(c) != is_word(first)).unwrap_or(rest.len());
             let (word, behind) = rest.split_at(end);
-            out.push_str(&if is_word(first) { plain_word(word, numberless) } else { word.to_owned() });
+            out.push_str(&match is_word(first) {
+                true => plain_word(word, numberless),
+                // Columns are as wide as their numbers.
+                false if numberless => word.replace(' ', ""),
+                false => word.to_owned(),
+            });
             rest = behind;
         }
         out.push('\n');
