@@ -1,4 +1,11 @@
-//! `cargo xtask compat`: real clients against a server. What they write and read is in `compat/README.md`.
+//! `cargo xtask compat`: real clients and applications against a server. What they write and read is in `compat/README.md`.
+
+mod apps;
+mod connect;
+mod members;
+mod program;
+mod streams;
+mod verifiable;
 
 mod recorded;
 
@@ -16,7 +23,7 @@ use crate::tools;
 /// Options of `cargo xtask compat`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Clients, with commas between them; all without it
+    /// Clients and applications, with commas between them; all without it
     #[arg(long)]
     clients: Option<String>,
     #[command(flatten)]
@@ -52,9 +59,8 @@ const PATIENCE: [(&str, &str); 3] = [
 
 /// Runs the clients; fails if one does, or if one is missing although it was asked for by name.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let names: Vec<&str> = args.clients.as_deref().map_or(NAMES.to_vec(), |list| list.split(',').collect());
-    let mut server = hasty(args.server.options()?).start()?;
-    let missing = suite(&mut server, &names)?.missing;
+    let names = args.clients.as_deref().map_or_else(|| every_name(), |list| list.split(',').collect());
+    let missing = both(&args.server.options()?, &names)?.missing;
     for one in &missing {
         println!("skipped {}: {}", one.name, one.why);
     }
@@ -73,28 +79,46 @@ pub(crate) struct Done {
     pub(crate) missing: Vec<Missing>,
 }
 
-/// Starts a server with these options and runs all clients that can be had.
-pub(crate) fn all(options: Options) -> Result<Done> {
-    let mut server = hasty(options).start()?;
-    let outcome = suite(&mut server, &NAMES);
-    if outcome.is_err() {
-        server.keep();
-        eprintln!("the server's folder is {}", server.dir().display());
+/// Starts servers with these options and runs all clients and applications that can be had.
+pub(crate) fn all(options: &Options) -> Result<Done> {
+    both(options, &every_name())
+}
+
+fn every_name() -> Vec<&'static str> {
+    NAMES.into_iter().chain(apps::APPS.iter().map(|app| app.name)).collect()
+}
+
+/// Runs the clients of these names, then the applications.
+fn both(options: &Options, names: &[&str]) -> Result<Done> {
+    let every = every_name();
+    if let Some(unknown) = names.iter().find(|name| !every.contains(name)) {
+        bail!("no client named {unknown}");
     }
-    outcome
+    let mut done = Done::default();
+    let clients: Vec<&str> = NAMES.into_iter().filter(|name| names.contains(name)).collect();
+    if !clients.is_empty() {
+        let mut server = hasty(options.clone()).start()?;
+        done = suite(&mut server, &clients).inspect_err(|_| {
+            server.keep();
+            eprintln!("the server's folder is {}", server.dir().display());
+        })?;
+    }
+    let apps = apps::run(options, names)?;
+    done.phases += apps.phases;
+    done.missing.extend(apps.missing);
+    Ok(done)
 }
 
 fn hasty(options: Options) -> Options {
     PATIENCE.iter().fold(options, |options, (key, value)| options.set(key, value))
 }
 
-fn suite(server: &mut Server, names: &[&str]) -> Result<Done> {
+fn suite(server: &mut Server, names: &[&'static str]) -> Result<Done> {
     let (mut clients, mut missing) = (Vec::new(), Vec::new());
     for name in names {
-        let known = NAMES.iter().find(|n| *n == name).with_context(|| format!("no client named {name}"))?;
-        match install(known) {
+        match install(name) {
             Ok(client) => clients.push(client),
-            Err(error) => missing.push(Missing { name: known, why: format!("{error:#}") }),
+            Err(error) => missing.push(Missing { name, why: format!("{error:#}") }),
         }
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
@@ -246,16 +270,23 @@ fn java(dir: PathBuf) -> Result<(Vec<String>, PathBuf)> {
 }
 
 fn python(dir: PathBuf) -> Result<(Vec<String>, PathBuf)> {
+    let python = python_with("confluent-kafka")?;
+    Ok((vec![python, dir.join("compat.py").display().to_string()], dir))
+}
+
+/// An interpreter that has a package.
+fn python_with(package: &str) -> Result<String> {
     tools::need("python3", "python3-venv")?;
     let venv = cache::dir().join("venv");
     let python = venv.join("bin/python");
     if !python.exists() {
         tools::run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
     }
-    if !Command::new(&python).args(["-c", "import confluent_kafka"]).output()?.status.success() {
-        tools::run(Command::new(&python).args(["-m", "pip", "install", "-q", "confluent-kafka"]))?;
+    let import = format!("import {}", package.replace('-', "_"));
+    if !Command::new(&python).args(["-c", &import]).output()?.status.success() {
+        tools::run(Command::new(&python).args(["-m", "pip", "install", "-q", package]))?;
     }
-    Ok((vec![python.display().to_string(), dir.join("compat.py").display().to_string()], dir))
+    Ok(python.display().to_string())
 }
 
 fn go(dir: PathBuf) -> Result<(Vec<String>, PathBuf)> {

@@ -24,22 +24,30 @@ pub fn libs() -> PathBuf {
 /// When Maven or Java is missing or the download fails.
 pub fn ensure_jars() -> Result<PathBuf> {
     static ARCHIVED: OnceLock<Option<()>> = OnceLock::new();
-    let libs = fetched()?;
+    let libs = ensure(libs(), "oracle", &format!("kafka_2.13-{VERSION}.jar"))?;
     // Without it everything takes longer, and works.
     ARCHIVED.get_or_init(|| archive_classes(&libs).ok());
     Ok(libs)
 }
 
-fn fetched() -> Result<PathBuf> {
-    let libs = libs();
-    if libs.join(format!("kafka_2.13-{VERSION}.jar")).exists() {
+/// Fetches what applications need beside these, and gives its folder: Kafka Streams.
+///
+/// # Errors
+/// As [`ensure_jars`].
+pub fn ensure_app_jars() -> Result<PathBuf> {
+    ensure(libs().with_file_name("apps"), "apps", &format!("kafka-streams-{VERSION}.jar"))
+}
+
+/// Has Maven copy the jars of a project of `compat/` into a folder, unless one of them is there.
+fn ensure(libs: PathBuf, project: &str, one: &str) -> Result<PathBuf> {
+    if libs.join(one).exists() {
         return Ok(libs);
     }
     let parent = libs.parent().context("the cache has no parent folder")?;
     std::fs::create_dir_all(parent)?;
     // A download that stops half-way must not look complete: it goes to another name first.
-    let partial = parent.join(format!("libs.{}", std::process::id()));
-    let pom = crate::cache::repository().join("compat/oracle/pom.xml");
+    let partial = parent.join(format!("{project}.{}", std::process::id()));
+    let pom = crate::cache::repository().join("compat").join(project).join("pom.xml");
     let output = Command::new("mvn")
         .args(["-q", "-B", "-ntp", "-Dstyle.color=never", "-f"])
         .arg(&pom)
@@ -48,7 +56,7 @@ fn fetched() -> Result<PathBuf> {
         .output()
         .context("mvn cannot be run; install Maven")?;
     if !output.status.success() {
-        bail!("mvn could not fetch Apache Kafka {VERSION}: {}", String::from_utf8_lossy(&output.stdout));
+        bail!("mvn could not fetch {one}: {}", String::from_utf8_lossy(&output.stdout));
     }
     if libs.exists() {
         std::fs::remove_dir_all(&libs)?;

@@ -194,9 +194,9 @@ pub(super) fn hostile() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Real clients.
+/// Real clients and applications.
 pub(super) fn compat() -> Result<Outcome> {
-    let done = clients::all(milena()?)?;
+    let done = clients::all(&milena()?)?;
     let skipped = done.missing.into_iter().map(|m| format!("{}: {}", m.name, m.why)).collect();
     Ok(Outcome { passed: done.phases, failures: Vec::new(), skipped })
 }
