@@ -73,7 +73,7 @@ pub struct FetchPartitions {
     slots: Vec<Slot>,
     /// Places of the slots, by topic and partition: a topic's name is kept, and looked for, once for all its partitions.
     /// Clients choose the keys, so the maps have seeds of their own.
-    places: HashMap<TopicKey, HashMap<i32, usize>>,
+    places: HashMap<TopicKey, Places>,
     /// Slots that are in no place any more.
     forgotten: usize,
     /// Counts the requests that went on with the session.
@@ -90,7 +90,7 @@ impl FetchPartitions {
     pub fn forget(&mut self, topics: impl IntoIterator<Item = (TopicKey, impl IntoIterator<Item = i32>)>) {
         for (key, partitions) in topics {
             let Some(places) = self.places.get_mut(&key) else { continue };
-            for at in partitions.into_iter().filter_map(|index| places.remove(&index)) {
+            for at in partitions.into_iter().filter_map(|index| places.remove(index)) {
                 self.slots[at].forgotten = true;
                 self.forgotten += 1;
             }
@@ -166,18 +166,51 @@ impl FetchPartitions {
     }
 }
 
+/// Places of one topic's slots, by partition. The first one takes no memory of its own: many topics have no other.
+#[derive(Default)]
+struct Places {
+    first: Option<(i32, usize)>,
+    others: HashMap<i32, usize>,
+}
+
+impl Places {
+    fn get_or_insert_with(&mut self, index: i32, new: impl FnOnce() -> usize) -> usize {
+        match self.first {
+            Some((first, at)) if first == index => at,
+            None if self.others.is_empty() => self.first.insert((index, new())).1,
+            _ => *self.others.entry(index).or_insert_with(new),
+        }
+    }
+
+    fn remove(&mut self, index: i32) -> Option<usize> {
+        match self.first.take_if(|(first, _)| *first == index) {
+            Some((_, at)) => Some(at),
+            None => self.others.remove(&index),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.others.is_empty()
+    }
+
+    fn values_mut(&mut self) -> impl Iterator<Item = &mut usize> {
+        self.first.iter_mut().map(|(_, at)| at).chain(self.others.values_mut())
+    }
+}
+
 /// The partitions of one topic that are fetched.
 pub struct TopicSlots<'p> {
     slots: &'p mut Vec<Slot>,
-    places: &'p mut HashMap<i32, usize>,
+    places: &'p mut Places,
 }
 
 impl TopicSlots<'_> {
     /// Adds a partition, or returns the one that is there.
     pub fn entry(&mut self, index: i32, new: impl FnOnce() -> Slot) -> &mut Slot {
-        let at = *self.places.entry(index).or_insert_with(|| {
-            self.slots.push(new());
-            self.slots.len() - 1
+        let slots = &mut *self.slots;
+        let at = self.places.get_or_insert_with(index, || {
+            slots.push(new());
+            slots.len() - 1
         });
         &mut self.slots[at]
     }

@@ -134,11 +134,16 @@ pub struct Room {
 
 impl Default for Room {
     fn default() -> Self {
-        Self { left: MOST_ANSWER_BYTES }
+        Self::of(MOST_ANSWER_BYTES)
     }
 }
 
 impl Room {
+    /// Room for this many bytes.
+    pub(crate) fn of(bytes: usize) -> Self {
+        Self { left: bytes }
+    }
+
     /// Bytes that are left.
     pub fn left(&self) -> usize {
         self.left

@@ -44,6 +44,18 @@ fn a_forgotten_partition_is_gone_and_the_others_are_still_found() {
 }
 
 #[test]
+fn the_first_partition_can_be_forgotten_and_come_back() {
+    let mut partitions = partitions(3);
+    partitions.forget([(key(), [0])]);
+    assert_eq!(partitions.topic(key()).entry(0, || slot(0)).index, 0);
+    assert_eq!(order(&mut partitions), [1, 2, 0]);
+    partitions.rotate(|at| at == 0);
+    for index in 0..3 {
+        assert_eq!(partitions.topic(key()).entry(index, || unreachable!()).index, index);
+    }
+}
+
+#[test]
 fn nothing_is_kept_of_a_topic_without_partitions() {
     let mut partitions = partitions(2);
     partitions.forget([(key(), [0, 1]), (TopicKey::Id(Uuid::ZERO), [0, 1])]);

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use milena_config::describe::{self, Entry, Options, Synonym};
 use milena_config::{BrokerConfig, Overrides, logger};
 use milena_controller::{ApiError, validate_topic_name};
 use milena_metadata::{ConfigResource, ConfigResourceType, Image};
-use milena_net::Outgoing;
+use milena_net::{Outgoing, Replies};
 use milena_protocol::messages::describe_configs_request::{DescribeConfigsRequest, DescribeConfigsResource};
 use milena_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
@@ -15,21 +16,45 @@ use milena_protocol::messages::describe_configs_response::{
 use milena_protocol::{ApiKey, ErrorCode};
 use tracing::level_filters::LevelFilter;
 
+use crate::dispatch;
 use crate::ports::Ports;
 use crate::registry::Api;
-use crate::request::{Call, Refusal, Room};
+use crate::request::{Call, OwnedRequest, Refusal, Room};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::DESCRIBE_CONFIGS, 1..=4, handle);
+pub const API: Api = Api::either(ApiKey::DESCRIBE_CONFIGS, 1..=4, serve);
 
 /// The one logger that is told of: it stands for the program.
 const ROOT_LOGGER: &str = logger::ROOT;
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+/// Most resources that are described at once.
+const MOST_AT_ONCE: usize = 16;
+
+/// Answers few resources at once. More would keep others waiting: each takes far longer than its bytes, so they are for a
+/// reader thread.
+fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let request: DescribeConfigsRequest<'_> = call.request()?;
+    if request.resources.len() <= MOST_AT_ONCE {
+        return replies.try_ready(|out| answer_to(call, &request, ports, out));
+    }
+    let request = OwnedRequest::new(call, replies);
+    dispatch::later(dispatch::read(request, Arc::clone(ports), handle), replies);
+    Ok(())
+}
+
+fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+    answer_to(call, &call.request()?, ports, out)
+}
+
+fn answer_to(
+    call: &Call<'_>,
+    request: &DescribeConfigsRequest<'_>,
+    ports: &Ports,
+    out: &mut Outgoing,
+) -> Result<(), Refusal> {
     let (image, config) = (ports.image(), ports.config());
     let described = Described { image: &image, config: &config, node: ports.node.id };
-    call.answer(out, &response(&request, &described, Room::default())?)
+    call.answer(out, &response(request, &described, Room::default())?)
 }
 
 /// What a resource takes of the room beside its entries: looking for those that are wanted takes its time, too.
