@@ -1,8 +1,18 @@
 //! A broker inside a test: on a free port, in a folder of its own, gone when it is dropped.
 //!
 //! ```
-//! let broker = milena::testing::Broker::start();
-//! println!("clients connect to {}", broker.bootstrap_servers());
+//! use milena::testing::Broker;
+//! use milena_client::{Client, Error, Record};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! let broker = Broker::start();
+//! let client = Client::builder().bootstrap_servers(&broker.bootstrap_servers()).build()?;
+//! let producer = client.producer().build()?;
+//! let written = producer.send(&Record::to("orders").key("42").value("apples")).await?.await?;
+//! assert_eq!(written.offset, Some(0));
+//! # Ok(())
+//! # }
 //! ```
 
 use std::collections::BTreeMap;

@@ -165,7 +165,7 @@ impl Accumulator {
 
     /// The record's partition, and whether nothing but the producer chose it.
     fn partition(&self, topic: &mut TopicState, record: &Record<'_>) -> Result<(i32, bool), Refusal> {
-        let count = topic.queues.len();
+        let count = topic.topic.partitions.len();
         if count == 0 {
             return Err(Refusal::Unknown);
         }
@@ -214,7 +214,7 @@ impl Accumulator {
         (true, full)
     }
 
-    /// Learns of a topic, or what is new of it. A topic keeps its place, and never has fewer partitions.
+    /// Learns of a topic, or what is new of it. A topic keeps its place, and partitions that are gone keep their batches.
     pub(super) fn put_topic(&self, topic: Arc<Topic>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;

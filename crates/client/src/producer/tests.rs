@@ -83,10 +83,16 @@ enum Fate {
     LostAfter,
     /// Each of its partitions is refused with this code.
     Refused(ErrorCode),
+    /// The partition has just got another leader.
+    Moved,
 }
+
+/// How many brokers there are; they share their logs, and a partition is written to by way of its leader.
+const BROKERS: i32 = 2;
 
 #[derive(Debug)]
 struct State {
+    leaders: [i32; PARTITIONS as usize],
     logs: HashMap<i32, Log>,
     random: Rng,
     /// Requests in a hundred that go wrong.
@@ -99,16 +105,22 @@ struct State {
 struct FakeBroker(Arc<Mutex<State>>);
 
 impl Transports for FakeBroker {
-    fn open<'a>(&'a self, _: &'a str, _: u16, _: &'a ClientConfig) -> Opening<'a> {
+    fn open<'a>(&'a self, _: &'a str, port: u16, _: &'a ClientConfig) -> Opening<'a> {
         let (ours, theirs) = duplex(1 << 16);
-        tokio::spawn(self.clone().serve(Peer(theirs)));
+        tokio::spawn(self.clone().serve(i32::from(port), Peer(theirs)));
         Box::pin(async move { io::Result::Ok(Box::new(ours) as Box<dyn Transport>) })
     }
 }
 
 impl FakeBroker {
     fn new(seed: u64, trouble: u32, limit: usize) -> Self {
-        let state = State { logs: HashMap::new(), random: Rng::with_seed(seed), trouble, limit };
+        let state = State {
+            leaders: [1; PARTITIONS as usize],
+            logs: HashMap::new(),
+            random: Rng::with_seed(seed),
+            trouble,
+            limit,
+        };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -116,11 +128,12 @@ impl FakeBroker {
         self.0.lock().logs.get(&partition).map(|log| log.values.clone()).unwrap_or_default()
     }
 
-    async fn serve(self, mut peer: Peer) {
+    /// Serves a connection to the broker with this id, which is its port too.
+    async fn serve(self, id: i32, mut peer: Peer) {
         while let Some(came) = peer.try_next().await {
             match came.api {
                 ApiKey::API_VERSIONS => peer.answer(came.id, came.version, &versions()).await,
-                ApiKey::METADATA => peer.answer(came.id, came.version, &metadata()).await,
+                ApiKey::METADATA => peer.answer(came.id, came.version, &self.metadata()).await,
                 ApiKey::INIT_PRODUCER_ID => {
                     let response = InitProducerIdResponse { producer_id: 7, ..Default::default() };
                     peer.answer(came.id, came.version, &response).await;
@@ -130,7 +143,7 @@ impl FakeBroker {
                     if fate == Fate::LostBefore {
                         return;
                     }
-                    let response = self.produce(&came, fate);
+                    let response = self.produce(id, &came, fate);
                     if fate == Fate::LostAfter {
                         return;
                     }
@@ -141,21 +154,26 @@ impl FakeBroker {
         }
     }
 
+    fn metadata(&self) -> MetadataResponse<'static> {
+        metadata(&self.0.lock().leaders)
+    }
+
     fn fate(&self) -> Fate {
         let mut state = self.0.lock();
         let trouble = state.trouble;
         if state.random.u32(..100) >= trouble {
             return Fate::Sound;
         }
-        match state.random.u32(..4) {
+        match state.random.u32(..5) {
             0 => Fate::LostBefore,
             1 => Fate::LostAfter,
-            2 => Fate::Refused(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            2 => Fate::Moved,
+            3 => Fate::Refused(ErrorCode::NOT_LEADER_OR_FOLLOWER),
             _ => Fate::Refused(ErrorCode::NOT_ENOUGH_REPLICAS),
         }
     }
 
-    fn produce(&self, came: &Came, fate: Fate) -> ProduceResponse<'static> {
+    fn produce(&self, id: i32, came: &Came, fate: Fate) -> ProduceResponse<'static> {
         let request: ProduceRequest<'_> = came.body();
         let mut state = self.0.lock();
         let limit = state.limit;
@@ -163,8 +181,13 @@ impl FakeBroker {
         let partition_responses = topic.partition_data.iter().map(|partition| {
             let batch = Batch::parse(partition.records.as_ref().unwrap().bytes()).unwrap();
             batch.verify_crc().unwrap();
+            let leader = &mut state.leaders[partition.index as usize];
+            if fate == Fate::Moved {
+                *leader = *leader % BROKERS + 1;
+            }
             let appended = match fate {
                 Fate::Refused(code) => Err(code),
+                _ if *leader != id => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
                 _ => state.logs.entry(partition.index).or_default().append(&batch, limit),
             };
             let error_code = appended.err().map_or(0, |code| code.0);
@@ -187,16 +210,25 @@ fn versions() -> ApiVersionsResponse<'static> {
     ApiVersionsResponse { api_keys: api_keys.collect(), ..Default::default() }
 }
 
-fn metadata() -> MetadataResponse<'static> {
-    let partition = |partition_index| MetadataResponsePartition { partition_index, leader_id: 1, ..Default::default() };
+fn metadata(leaders: &[i32]) -> MetadataResponse<'static> {
+    let partition = |(partition_index, leader_id): (i32, &i32)| MetadataResponsePartition {
+        partition_index,
+        leader_id: *leader_id,
+        ..Default::default()
+    };
     let topic = MetadataResponseTopic {
         name: Some(TOPIC.into()),
         topic_id: Uuid::from_bytes([1; 16]),
-        partitions: Structs::Items((0..PARTITIONS).map(partition).collect()),
+        partitions: Structs::Items((0..).zip(leaders).map(partition).collect()),
         ..Default::default()
     };
-    let broker = MetadataResponseBroker { node_id: 1, host: "pipe".into(), port: 1, ..Default::default() };
-    MetadataResponse { brokers: vec![broker], topics: vec![topic], controller_id: 1, ..Default::default() }
+    let broker = |id| MetadataResponseBroker { node_id: id, host: "pipe".into(), port: id, ..Default::default() };
+    MetadataResponse {
+        brokers: (1..=BROKERS).map(broker).collect(),
+        topics: vec![topic],
+        controller_id: 1,
+        ..Default::default()
+    }
 }
 
 fn client(broker: &FakeBroker) -> Client {
@@ -283,4 +315,15 @@ async fn a_record_that_can_not_be_delivered_fails_in_time_and_others_go_on() {
     broker.0.lock().trouble = 0;
     producer.send(&Record::to(TOPIC).partition(0).value("2")).await.unwrap().await.unwrap();
     assert!(broker.values(0).ends_with(&[2]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_ends_what_can_not_be_delivered_when_its_patience_is_over() {
+    let broker = FakeBroker::new(1, 100, usize::MAX);
+    let client = client(&broker);
+    let producer = client.producer().build().unwrap();
+    let lost = producer.send(&Record::to(TOPIC).partition(0).value("1")).await.unwrap();
+    producer.close(Duration::from_secs(1)).await;
+    assert!(matches!(lost.await, Err(crate::Error::Closed)));
+    client.close(Duration::from_secs(1)).await;
 }

@@ -164,6 +164,34 @@ async fn a_record_that_is_too_large_fails_alone() {
 }
 
 #[tokio::test]
+async fn records_of_a_refused_batch_have_reasons_of_their_own() {
+    let cluster = Cluster::start();
+    let client = cluster.client();
+    let topic = create_topic(&client, 1, &[("cleanup.policy", "compact")]).await;
+    let producer = client.producer().linger(Duration::from_secs(3600)).build().unwrap();
+    let sound = producer.send(&Record::to(&topic).key("k")).await.unwrap();
+    let bad = producer.send(&Record::to(&topic).partition(0).value("no key")).await.unwrap();
+    producer.flush().await;
+    let (sound, bad) = (sound.await.unwrap_err(), bad.await.unwrap_err());
+    for error in [&sound, &bad] {
+        assert_eq!(error.code(), Some(ErrorCode::INVALID_RECORD), "{error}");
+    }
+    assert!(sound.to_string().contains("other records of the batch"), "{sound}");
+    assert!(!bad.to_string().contains("other records of the batch"), "{bad}");
+}
+
+#[tokio::test]
+async fn the_brokers_time_is_told_where_the_topic_wants_that() {
+    let cluster = Cluster::start();
+    let client = cluster.client();
+    let topic = create_topic(&client, 1, &[("message.timestamp.type", "LogAppendTime")]).await;
+    let producer = client.producer().build().unwrap();
+    let written = producer.send(&Record::to(&topic).timestamp(7)).await.unwrap().await.unwrap();
+    assert!(written.timestamp > 1_700_000_000_000);
+    assert_eq!(read_all(&client, &topic, 0).await[0].timestamp, written.timestamp);
+}
+
+#[tokio::test]
 async fn senders_wait_for_memory_and_then_go_on() {
     let cluster = Cluster::start();
     let client = cluster.client();

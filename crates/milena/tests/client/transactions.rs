@@ -116,6 +116,37 @@ async fn a_later_producer_with_the_same_id_ends_the_earlier_one() {
 }
 
 #[tokio::test]
+async fn a_commit_whose_future_is_dropped_goes_on_to_its_end() {
+    let cluster = Cluster::start();
+    let client = cluster.client();
+    let topic = create_topic(&client, 1, &[]).await;
+    let producer = producer(&client, &unique("id"));
+    let transaction = producer.begin().await.unwrap();
+    send(&transaction, &topic, &["kept"]).await;
+    let waiting = tokio::time::timeout(Duration::ZERO, transaction.commit()).await;
+    assert!(waiting.is_err());
+    producer.begin().await.unwrap().abort().await.unwrap();
+    assert_eq!(committed(&client, &topic).await, ["kept"]);
+}
+
+#[tokio::test]
+async fn a_transaction_goes_on_when_the_broker_goes_and_comes_back() {
+    let mut broker = Broker::start();
+    let client = Client::builder().bootstrap_servers(&broker.bootstrap_servers()).build().unwrap();
+    let topic = create_topic(&client, 1, &[]).await;
+    let producer = producer(&client, &unique("id"));
+    let transaction = producer.begin().await.unwrap();
+    send(&transaction, &topic, &["before"]).await;
+    producer.flush().await;
+    broker.stop();
+    send(&transaction, &topic, &["without"]).await;
+    broker.start_again();
+    send(&transaction, &topic, &["after"]).await;
+    transaction.commit().await.unwrap();
+    assert_eq!(committed(&client, &topic).await, ["before", "without", "after"]);
+}
+
+#[tokio::test]
 async fn a_record_that_fails_takes_its_transaction_with_it_and_the_next_is_sound() {
     let cluster = Cluster::start();
     failed_record(&cluster.client()).await;

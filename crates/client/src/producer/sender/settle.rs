@@ -102,13 +102,14 @@ impl Sender {
                     topic.expire();
                     self.stale.insert(batch.key.0);
                 }
-                let mut error = Outcome::Failed { error: error(), records: None };
-                if let Outcome::Failed { records, .. } = &mut error
-                    && !answer.records.is_empty()
-                {
-                    *records = Some(Arc::new(own_reasons(&answer)));
-                }
-                self.retry_or(batch, error, code.is_retriable());
+                let failed = if answer.records.is_empty() {
+                    Outcome::Failed { error: error(), records: None }
+                } else {
+                    let message = Some("other records of the batch are invalid".into());
+                    let records = Some(Arc::new(own_reasons(&answer)));
+                    Outcome::Failed { error: Error::Broker { code, message }, records }
+                };
+                self.retry_or(batch, failed, code.is_retriable());
             }
         }
     }
