@@ -70,7 +70,8 @@ pub(super) fn requests(messages: &[Message]) -> String {
 
 /// `error_codes! { … }`: one line a code.
 pub(super) fn error_codes(tsv: &str) -> String {
-    let lines: String = rows(tsv).map(|row| format!("{} {} {};\n", row[1], row[0], row[2])).collect();
+    let line = |row: Vec<&str>| format!("{} {} {} {:?} {:?};\n", row[1], row[0], row[2], row[3], row[4]);
+    let lines: String = rows(tsv).map(line).collect();
     format!("error_codes! {{\n{lines}}}\n")
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct ErrorCode(pub i16);
 
 macro_rules! error_codes {
-    ($($constant:ident $code:literal $retriable:literal;)*) => {
+    ($($constant:ident $code:literal $retriable:literal $exception:literal $text:literal;)*) => {
         impl ErrorCode {
             $(
                 #[doc = concat!("Code ", stringify!($code), ".")]
@@ -22,6 +22,22 @@ macro_rules! error_codes {
                 match self.0 {
                     $($code => stringify!($constant),)*
                     _ => "UNKNOWN",
+                }
+            }
+
+            /// The class that Java clients throw for it, without its package.
+            pub const fn exception(self) -> &'static str {
+                match self.0 {
+                    $($code => $exception,)*
+                    _ => "UnknownServerException",
+                }
+            }
+
+            /// What it means, in Kafka's words.
+            pub const fn text(self) -> &'static str {
+                match self.0 {
+                    $($code => $text,)*
+                    _ => "The server answered with a code that is not known.",
                 }
             }
 
@@ -74,6 +90,13 @@ mod tests {
         assert_eq!(ErrorCode::UNKNOWN_SERVER_ERROR.to_string(), "UNKNOWN_SERVER_ERROR(-1)");
         assert_eq!(ErrorCode(9999).to_string(), "UNKNOWN(9999)");
         assert!(ErrorCode::ALL.is_sorted() && ErrorCode::ALL.len() == 138);
+    }
+
+    #[test]
+    fn codes_have_the_texts_and_exceptions_of_java_clients() {
+        let code = ErrorCode::TOPIC_ALREADY_EXISTS;
+        assert_eq!((code.exception(), code.text()), ("TopicExistsException", "Topic with this name already exists."));
+        assert_eq!(ErrorCode(9999).exception(), "UnknownServerException");
     }
 
     #[test]
