@@ -226,7 +226,11 @@ impl Client {
         Err(failed)
     }
 
-    async fn coordinator(&self, kind: CoordinatorKind, key: &str) -> Result<Arc<Broker>, Error> {
+    /// The broker that coordinates a group or a transactional id, as far as is known. It is asked once.
+    ///
+    /// # Errors
+    /// When no broker answers, or there is no coordinator yet.
+    pub async fn coordinator(&self, kind: CoordinatorKind, key: &str) -> Result<Arc<Broker>, Error> {
         if let Some(broker) = self.0.coordinators.get(kind, key) {
             return Ok(broker);
         }

@@ -25,6 +25,7 @@
 //! Settings have Kafka's names and defaults; see [`ClientBuilder`]. Errors are one type, [`Error`], which knows whether
 //! trying again can help. Every future may be dropped at any time: what was not sent by then is not sent.
 
+pub mod admin;
 mod backoff;
 mod call;
 mod client;
@@ -40,6 +41,7 @@ mod settings;
 mod test_peer;
 mod transport;
 
+pub use admin::Admin;
 pub use call::{Call, Target};
 pub use client::Client;
 pub use config::ClientBuilder;

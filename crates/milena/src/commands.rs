@@ -1,5 +1,80 @@
 //! One file for each command.
 
+pub mod cluster;
+pub mod completion;
+pub mod config;
+pub mod group;
+pub mod install_aliases;
 pub mod log;
+pub mod offsets;
 pub mod start;
 pub mod storage;
+pub mod topic;
+pub mod txn;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use milena_client::Error;
+use milena_client::admin::TopicPartition;
+use serde_json::json;
+
+use crate::failure;
+use crate::output::{Output, Table, print_error};
+
+/// What became of the things that a command was given, one by one.
+struct Tally {
+    done: &'static str,
+    table: Table,
+    failed: Option<Error>,
+}
+
+impl Tally {
+    /// `done` says what becomes of a thing when all is well.
+    fn new(done: &'static str) -> Self {
+        Self { done, table: Table::new(["what", "done", "error"]), failed: None }
+    }
+
+    /// One thing. A failure goes to standard error at once.
+    fn add(&mut self, output: Output, what: &str, outcome: Result<(), Error>) {
+        let error = outcome.as_ref().err().map(ToString::to_string);
+        match outcome {
+            Ok(()) => output.note(&format!("{what} {}", self.done)),
+            Err(error) => {
+                print_error(&failure::text(&anyhow!(error.clone()).context(what.to_owned())));
+                self.failed.get_or_insert(error);
+            }
+        }
+        self.table.row([json!(what), json!(error.is_none()), json!(error)]);
+    }
+
+    /// The exit code.
+    fn code(&self) -> ExitCode {
+        self.failed.as_ref().map_or(ExitCode::SUCCESS, |error| failure::code_of(error).into())
+    }
+
+    /// The list for programs, and the exit code.
+    fn end(&self, output: Output) -> ExitCode {
+        if !output.is_table() {
+            output.table(&self.table);
+        }
+        self.code()
+    }
+}
+
+/// `topic:partition`.
+fn partition(text: &str) -> Result<TopicPartition> {
+    let parsed = text.rsplit_once(':').and_then(|(topic, number)| Some((topic, number.parse().ok()?)));
+    let (topic, number) = parsed.ok_or_else(|| anyhow!("`{text}`: is not topic:partition, such as orders:0"))?;
+    Ok(TopicPartition::new(topic, number))
+}
+
+/// `name=value`, each.
+fn assignments(texts: &[String]) -> Result<Vec<(String, String)>> {
+    let parse = |text: &String| {
+        let (name, value) =
+            text.split_once('=').ok_or_else(|| anyhow!("`{text}`: is not name=value, such as retention.ms=60000"))?;
+        Ok((name.trim().to_owned(), value.to_owned()))
+    };
+    texts.iter().map(parse).collect()
+}

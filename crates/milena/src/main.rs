@@ -3,16 +3,25 @@
 #![allow(unreachable_pub)] // Nothing of a binary is reachable; `pub` says what a module offers to the others.
 
 mod commands;
+mod connect;
+mod failure;
+mod kafka;
+mod output;
+mod reset;
 mod settings;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+const NOTES: &str = "\
+Kafka's tools are here by their own names too: `milena kafka-topics …`, or links that `milena install-aliases` makes.
+
+Exit codes: 0 done; 1 refused or failed; 2 wrong command line; 3 no answer from the cluster; 4 not there.";
+
 /// Apache Kafka, translated into Rust.
 #[derive(Parser)]
-#[command(name = "milena", version, about, arg_required_else_help = true)]
+#[command(name = "milena", version, about, after_help = NOTES, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -22,53 +31,52 @@ struct Arguments {
 enum Command {
     /// Runs a broker until Ctrl-C or SIGTERM.
     Start(commands::start::Arguments),
+    /// Lists, describes, creates, alters and deletes topics.
+    Topic(commands::topic::Arguments),
+    /// Lists, describes, resets and deletes groups.
+    Group(commands::group::Arguments),
+    /// Shows and changes configurations.
+    Config(commands::config::Arguments),
+    /// Shows where partitions begin and end.
+    Offsets(commands::offsets::Arguments),
+    /// Shows the cluster: brokers, log directories, features.
+    Cluster(commands::cluster::Arguments),
+    /// Lists, describes and aborts transactions.
+    Txn(commands::txn::Arguments),
     /// Looks into the files of a log directory.
     #[command(subcommand)]
     Log(commands::log::Command),
     /// Prepares and inspects data directories.
     #[command(subcommand)]
     Storage(commands::storage::Command),
+    /// Makes links by the names of Kafka's tools.
+    InstallAliases(commands::install_aliases::Arguments),
+    /// Prints what a shell needs to complete commands.
+    Completion(commands::completion::Arguments),
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let line: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    kafka::called(&line).unwrap_or_else(|| run(Arguments::parse()))
+}
+
+/// Runs a command to its end.
+fn run(arguments: Arguments) -> ExitCode {
+    let outcome = match arguments.command {
         Command::Start(arguments) => commands::start::run(&arguments),
+        Command::Topic(arguments) => commands::topic::run(&arguments),
+        Command::Group(arguments) => commands::group::run(&arguments),
+        Command::Config(arguments) => commands::config::run(&arguments),
+        Command::Offsets(arguments) => commands::offsets::run(&arguments),
+        Command::Cluster(arguments) => commands::cluster::run(&arguments),
+        Command::Txn(arguments) => commands::txn::run(&arguments),
         Command::Log(command) => commands::log::run(&command),
         Command::Storage(command) => commands::storage::run(&command),
+        Command::InstallAliases(arguments) => commands::install_aliases::run(&arguments),
+        Command::Completion(arguments) => commands::completion::run(&arguments),
     };
-    match outcome {
-        Ok(code) => code,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "milena: {}", message(&error));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// The error and its causes in one line. Many an error says its cause itself; it is not said twice.
-fn message(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
-        "" => cause,
-        before if before.contains(&cause) => said,
-        before => format!("{before}: {cause}"),
+    outcome.unwrap_or_else(|error| {
+        output::print_error(&failure::text(&error));
+        failure::code(&error).into()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use anyhow::{Context, Error};
-
-    use super::*;
-
-    #[test]
-    fn a_cause_that_an_error_says_itself_is_not_said_twice() {
-        let full = || Error::msg("No space left on device");
-        assert_eq!(
-            message(&full().context("writing a: No space left on device")),
-            "writing a: No space left on device"
-        );
-        assert_eq!(message(&full().context("writing a")), "writing a: No space left on device");
-        let nested = Err::<(), _>(full()).context("writing a: No space left on device").context("starting");
-        assert_eq!(message(&nested.unwrap_err()), "starting: writing a: No space left on device");
-    }
 }

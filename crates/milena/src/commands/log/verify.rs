@@ -79,7 +79,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Something could not be looked at.
 fn cannot(error: &anyhow::Error) -> Result<ExitCode> {
-    writeln!(io::stderr(), "milena: {}", crate::message(error))?;
+    writeln!(io::stderr(), "milena: {}", crate::failure::message(error))?;
     Ok(ExitCode::from(2))
 }
 

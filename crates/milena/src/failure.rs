@@ -1,0 +1,116 @@
+//! How commands fail: what was tried, what happened, what to do, and an exit code that says which kind of failure it was.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | refused, or failed in another way |
+//! | 2 | the command line makes no sense |
+//! | 3 | the cluster is not there, or does not answer in time |
+//! | 4 | what was asked for does not exist |
+
+use milena_client::Error;
+use milena_protocol::ErrorCode;
+
+use ErrorCode as E;
+
+/// The codes that say that something does not exist.
+const MISSING: [ErrorCode; 4] =
+    [E::UNKNOWN_TOPIC_OR_PARTITION, E::GROUP_ID_NOT_FOUND, E::TRANSACTIONAL_ID_NOT_FOUND, E::RESOURCE_NOT_FOUND];
+
+/// The exit code for an error of the client.
+pub fn code_of(error: &Error) -> u8 {
+    match error {
+        Error::Connect { .. } | Error::Disconnected { .. } | Error::Timeout { .. } => 3,
+        Error::Broker { code, .. } if MISSING.contains(code) => 4,
+        _ => 1,
+    }
+}
+
+/// The exit code for an error of a command.
+pub fn code(error: &anyhow::Error) -> u8 {
+    client_error(error).map_or(1, code_of)
+}
+
+fn client_error(error: &anyhow::Error) -> Option<&Error> {
+    error.chain().find_map(|cause| cause.downcast_ref())
+}
+
+/// The error for people: the causes in one line, and what to do in the next.
+pub fn text(error: &anyhow::Error) -> String {
+    let mut text = format!("milena: {}\n", message(error));
+    if let Some(advice) = client_error(error).and_then(advice) {
+        text += &format!("  {advice}\n");
+    }
+    text
+}
+
+/// What can be done about an error.
+fn advice(error: &Error) -> Option<&'static str> {
+    let code = match error {
+        Error::Connect { .. } => {
+            return Some(
+                "Is a broker running there? `milena start` starts one; --bootstrap-server or MILENA_BOOTSTRAP_SERVERS \
+                 names another.",
+            );
+        }
+        Error::Timeout { .. } | Error::Disconnected { .. } => {
+            return Some("The broker may be starting, stopping or overloaded; --timeout waits longer.");
+        }
+        Error::UnsupportedVersion { .. } => return Some("This cluster does not serve what the command needs."),
+        Error::Broker { code, .. } => *code,
+        _ => return None,
+    };
+    Some(match code {
+        E::UNKNOWN_TOPIC_OR_PARTITION => "`milena topic list` shows the topics that there are.",
+        E::TOPIC_ALREADY_EXISTS => "--if-not-exists accepts that; `milena topic alter` adds partitions.",
+        E::INVALID_REPLICATION_FACTOR => "`milena cluster` shows the brokers that there are.",
+        E::GROUP_ID_NOT_FOUND => "`milena group list` shows the groups that there are.",
+        E::NON_EMPTY_GROUP | E::GROUP_SUBSCRIBED_TO_TOPIC | E::UNKNOWN_MEMBER_ID => {
+            "The group is in use: stop its members first. `milena group describe --members` shows them."
+        }
+        E::TRANSACTIONAL_ID_NOT_FOUND => "`milena txn list` shows the transactions that there are.",
+        E::OFFSET_OUT_OF_RANGE => "`milena offsets` shows where partitions begin and end.",
+        E::INVALID_CONFIG => "`milena config describe --all` shows the names and their values.",
+        _ => return None,
+    })
+}
+
+/// The error and its causes in one line. Many an error says its cause itself; it is not said twice.
+pub fn message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
+        "" => cause,
+        before if before.contains(&cause) => said,
+        before => format!("{before}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, Error as Any};
+
+    use super::*;
+
+    #[test]
+    fn a_cause_that_an_error_says_itself_is_not_said_twice() {
+        let full = || Any::msg("No space left on device");
+        assert_eq!(
+            message(&full().context("writing a: No space left on device")),
+            "writing a: No space left on device"
+        );
+        assert_eq!(message(&full().context("writing a")), "writing a: No space left on device");
+        let nested = Err::<(), _>(full()).context("writing a: No space left on device").context("starting");
+        assert_eq!(message(&nested.unwrap_err()), "starting: writing a: No space left on device");
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do_and_has_its_exit_code() {
+        let error = Any::from(Error::from(E::UNKNOWN_TOPIC_OR_PARTITION)).context("topic nope");
+        let expected =
+            "milena: topic nope: UNKNOWN_TOPIC_OR_PARTITION\n  `milena topic list` shows the topics that there are.\n";
+        assert_eq!(text(&error), expected);
+        assert_eq!(code(&error), 4);
+        assert_eq!(code(&Any::from(Error::from(E::INVALID_CONFIG))), 1);
+        assert_eq!(code(&Any::msg("nothing of the client's")), 1);
+        assert_eq!(text(&Any::msg("plain")), "milena: plain\n");
+    }
+}

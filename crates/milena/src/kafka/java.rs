@@ -1,0 +1,138 @@
+//! What Java programs make of errors and patterns: the names of exceptions, their texts, and how names of topics are
+//! matched.
+
+use milena_client::Error;
+use milena_protocol::ErrorCode;
+use regex_lite::Regex;
+
+use super::Thrown;
+
+pub const ADMIN_COMMAND_FAILED: &str = "org.apache.kafka.server.common.AdminCommandFailedException";
+pub const ADMIN_OPERATION: &str = "org.apache.kafka.server.common.AdminOperationException";
+pub const EXECUTION_EXCEPTION: &str = "java.util.concurrent.ExecutionException";
+pub const ILLEGAL_ARGUMENT: &str = "java.lang.IllegalArgumentException";
+pub const INVALID_CONFIG: &str = "org.apache.kafka.common.errors.InvalidConfigurationException";
+pub const IO_EXCEPTION: &str = "java.io.IOException";
+pub const KAFKA_EXCEPTION: &str = "org.apache.kafka.common.KafkaException";
+pub const LEADER_NOT_AVAILABLE: &str = "org.apache.kafka.common.errors.LeaderNotAvailableException";
+pub const NO_SUCH_FILE: &str = "java.nio.file.NoSuchFileException";
+pub const NUMBER_FORMAT: &str = "java.lang.NumberFormatException";
+/// Where the exceptions of the library that reads command lines are.
+pub const OPTIONS: &str = "joptsimple.";
+pub const PARSE_EXCEPTION: &str = "java.text.ParseException";
+pub const TIMEOUT: &str = "org.apache.kafka.common.errors.TimeoutException";
+pub const UNKNOWN_TOPIC: &str = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException";
+pub const UNSUPPORTED_VERSION: &str = "org.apache.kafka.common.errors.UnsupportedVersionException";
+
+/// States that a group of consumers can be in.
+pub const CONSUMER_GROUP_STATES: [&str; 8] =
+    ["Unknown", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling"];
+
+/// The exception of a code.
+pub fn class(code: ErrorCode) -> String {
+    match code.exception() {
+        whole if whole.contains('.') => whole.to_owned(),
+        name => format!("org.apache.kafka.common.errors.{name}"),
+    }
+}
+
+/// The exception that an admin client's future throws.
+pub fn thrown(error: &Error) -> Thrown {
+    let thrown = match error {
+        Error::Broker { code, message } => {
+            let message = message.as_deref().unwrap_or(code.text()).to_owned();
+            Thrown { class: class(*code).into(), message, of_future: true }
+        }
+        Error::Timeout { what, .. } => {
+            Thrown::new(TIMEOUT, format!("Timed out waiting for a node assignment. Call: {}", call(what)))
+        }
+        Error::UnsupportedVersion { api, .. } => {
+            Thrown::new(UNSUPPORTED_VERSION, format!("The broker does not support {}", api.name()))
+        }
+        other => Thrown::new(KAFKA_EXCEPTION, other.to_string()),
+    };
+    Thrown { of_future: true, ..thrown }
+}
+
+/// The admin client's name for an API's call.
+fn call(api: &str) -> String {
+    match api {
+        "Metadata" => "listTopics".to_owned(),
+        "ApiVersions" => "describeFeatures".to_owned(),
+        "IncrementalAlterConfigs" => "incrementalAlterConfigs".to_owned(),
+        other => other[..1].to_lowercase() + &other[1..],
+    }
+}
+
+/// Puts things in the order in which a `HashMap` with their names as keys gives them.
+pub fn hash_order<T>(things: &mut [T], name: impl Fn(&T) -> &str) {
+    let buckets = (things.len() * 4).div_ceil(3).next_power_of_two().max(16) as u32;
+    let bucket = |thing: &T| {
+        let hash = name(thing).encode_utf16().fold(0u32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
+        (hash ^ (hash >> 16)) & (buckets - 1)
+    };
+    things.sort_by_key(bucket);
+}
+
+/// A client that can't be made.
+pub fn config(error: &anyhow::Error) -> Thrown {
+    Thrown::new(KAFKA_EXCEPTION, format!("{error:#}"))
+}
+
+/// Names of topics: a regular expression for the whole name, where a comma stands for "or".
+pub fn topic_filter(text: &str) -> Result<Regex, Thrown> {
+    let text = text.trim().replace(',', "|").replace(' ', "");
+    let text = text.trim_matches(['"', '\'']);
+    Regex::new(&format!("^(?:{text})$"))
+        .map_err(|_| Thrown::new("java.lang.RuntimeException", format!("{text} is an invalid regex.")))
+}
+
+/// `Classic`, as types of groups are printed.
+pub fn group_type(kind: &str) -> String {
+    let mut letters = kind.chars();
+    letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
+}
+
+/// What `--validate-regex` says.
+pub fn validate_regex(text: &str) -> String {
+    match Regex::new(text) {
+        Ok(_) => format!("The regular expression `{text}` is valid.\n"),
+        Err(error) => format!("The regular expression `{text}` is invalid: {error}.\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_matched_as_a_whole() {
+        let filter = topic_filter("\"a.*, b\"").ok().unwrap();
+        assert_eq!(["abc", "b", "xa", "bc"].map(|name| filter.is_match(name)), [true, true, false, false]);
+        assert_eq!(topic_filter("a(").unwrap_err().message, "a( is an invalid regex.");
+    }
+
+    #[test]
+    fn a_refusal_has_the_servers_words_or_the_codes() {
+        let refused = thrown(&Error::from(ErrorCode::TOPIC_ALREADY_EXISTS));
+        assert_eq!(
+            refused.text(),
+            "org.apache.kafka.common.errors.TopicExistsException: Topic with this name already exists."
+        );
+        let told = milena_client::check(36, Some("Topic 't' already exists.")).unwrap_err();
+        assert_eq!(thrown(&told).message, "Topic 't' already exists.");
+    }
+
+    #[test]
+    fn names_come_in_the_order_of_their_hashes() {
+        // As a HashMap of Java prints them.
+        let mut names = ["retention.ms", "cleanup.policy", "min.insync.replicas", "segment.ms"];
+        hash_order(&mut names, |name| name);
+        assert_eq!(names, ["cleanup.policy", "min.insync.replicas", "retention.ms", "segment.ms"]);
+    }
+
+    #[test]
+    fn types_begin_with_a_capital() {
+        assert_eq!(["classic", "", "x"].map(group_type), ["Classic", "", "X"]);
+    }
+}
