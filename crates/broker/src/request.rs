@@ -157,6 +157,16 @@ impl Room {
         self.left = self.left.checked_sub(bytes).ok_or(Refusal::TooLong)?;
         Ok(())
     }
+
+    /// Takes room for `count` parts that each may repeat a topic's name.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_with_name(&mut self, count: usize, name: &str) -> Result<(), Refusal> {
+        /// What is told of a part beside the name, about.
+        const REST_BYTES: usize = 128;
+        self.take(count.saturating_mul(name.len() + REST_BYTES))
+    }
 }
 
 /// Why a request gets no response and its connection is closed.

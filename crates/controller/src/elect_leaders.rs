@@ -6,7 +6,7 @@ use milena_protocol::messages::elect_leaders_response::{PartitionResult, Replica
 use milena_protocol::messages::{ElectLeadersRequest, ElectLeadersResponse, PartitionChangeRecord};
 
 use crate::error::ApiError;
-use crate::limits::check_records;
+use crate::limits::{MAX_RECORDS, check_records};
 use crate::view::{Records, View};
 
 type Change = PartitionChangeRecord<'static>;
@@ -62,7 +62,10 @@ fn decide<'a>(
     let (mut records, mut results) = (Records::new(), Vec::new());
     let mut elect = |index: i32, change: Result<Change, ApiError>| {
         let answer = result(index, change.as_ref().map(|_| ()));
-        records.extend(change.ok().map(Into::into));
+        // Beyond that nothing is changed, however often a partition is named.
+        if records.len() <= MAX_RECORDS {
+            records.extend(change.ok().map(Into::into));
+        }
         answer
     };
     if let Some(topics) = &request.topic_partitions {
@@ -228,6 +231,13 @@ mod tests {
         let of =
             |change: &Change| (change.leader, change.isr.as_deref().map(<[i32]>::to_vec), change.leader_recovery_state);
         assert_eq!(changes.iter().map(of).collect::<Vec<_>>(), [(1, Some(vec![1]), 1), (1, None, -1)]);
+    }
+
+    #[test]
+    fn a_partition_that_is_named_too_often_elects_nobody() {
+        let node = node(&[(&[1, 2], &[1, 2], 2)]);
+        let (changes, results) = elect(&node, 0, Some(&[0; 2 * MAX_RECORDS]));
+        assert_eq!((changes.len(), results[0]), (0, (0, ErrorCode::POLICY_VIOLATION.0)));
     }
 
     #[test]

@@ -6,13 +6,17 @@ use milena_protocol::messages::AlterPartitionReassignmentsRequest;
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::registry::Api;
-use crate::request::{Call, Refusal};
+use crate::request::{Call, Refusal, Room};
 
 /// The registry's line.
 pub const API: Api = Api::decided(ApiKey::ALTER_PARTITION_REASSIGNMENTS, 0..=1, decide, refuse);
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: AlterPartitionReassignmentsRequest<'_> = call.request()?;
+    let mut room = Room::default();
+    for topic in &request.topics {
+        room.take_with_name(topic.partitions.len(), &topic.name)?;
+    }
     let (records, response) = alter_partition_reassignments(view, &request);
     call.answer(out, &response)?;
     Ok(records)

@@ -6,13 +6,17 @@ use milena_protocol::messages::ElectLeadersRequest;
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::registry::Api;
-use crate::request::{Call, Refusal};
+use crate::request::{Call, Refusal, Room};
 
 /// The registry's line.
 pub const API: Api = Api::decided(ApiKey::ELECT_LEADERS, 0..=2, decide, refuse);
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: ElectLeadersRequest<'_> = call.request()?;
+    let mut room = Room::default();
+    for topic in request.topic_partitions.iter().flatten() {
+        room.take_with_name(topic.partitions.len(), &topic.topic)?;
+    }
     let (records, response) = elect_leaders(view, &request, call.header.version);
     call.answer(out, &response)?;
     Ok(records)

@@ -66,6 +66,11 @@ fn long_names_for_many_partitions_take_little_memory() {
     let topic = json!({"name": long, "partitions": of("partitionIndex")});
     ask(&node, &row("ListOffsets", 7, json!({"replicaId": -1, "topics": [topic]})));
     ask(&node, &row("DeleteRecords", 2, json!({"timeoutMs": 1000, "topics": [topic]})));
+    let topic = json!({"topic": long, "partitions": partitions});
+    ask(&node, &row("ElectLeaders", 2, json!({"electionType": 0, "topicPartitions": [topic], "timeoutMs": 1000})));
+    let of: Value = partitions.iter().map(|partition| json!({"partitionIndex": partition, "replicas": null})).collect();
+    let topic = json!({"name": long, "partitions": of});
+    ask(&node, &row("AlterPartitionReassignments", 1, json!({"timeoutMs": 1000, "topics": [topic]})));
     let topic = json!({"name": long, "partitionIndexes": partitions});
     ask(&node, &row("DescribeProducers", 0, json!({"topics": [topic]})));
     ask(&node, &row("OffsetFetch", 7, json!({"groupId": "g", "topics": [topic], "requireStable": false})));
