@@ -1,6 +1,8 @@
 //! The producer against a broker that loses connections and refuses requests by a seed, and that checks sequences as Apache
 //! Kafka does: whatever goes wrong, its log has each record once and in order.
 
+mod transactions;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -64,6 +66,7 @@ impl Log {
         for record in batch.records(&mut decompressor).unwrap().map(Result::unwrap) {
             self.values.push(std::str::from_utf8(record.value.unwrap()).unwrap().parse().unwrap());
         }
+        assert!(batch.has_producer_id(), "every batch is of an idempotent producer");
         self.batches.push_back((first, next, offset));
         if self.batches.len() > REMEMBERED {
             self.batches.pop_front();
@@ -98,6 +101,22 @@ struct State {
     /// Requests in a hundred that go wrong.
     trouble: u32,
     limit: usize,
+    /// Where there are transactions.
+    coordinator: Option<transactions::Coordinator>,
+    /// Now and then, a batch is refused for good.
+    harsh: bool,
+}
+
+impl State {
+    fn append(&mut self, partition: i32, batch: &Batch<'_>, limit: usize) -> Result<i64, ErrorCode> {
+        let log = self.logs.entry(partition).or_default();
+        let Some(coordinator) = &mut self.coordinator else { return log.append(batch, limit) };
+        coordinator.check(partition, batch)?;
+        let before = log.values.len();
+        let offset = log.append(batch, limit)?;
+        coordinator.pending.extend_from_slice(&log.values[before..]);
+        Ok(offset)
+    }
 }
 
 /// A broker; each connection is served by a task of its own.
@@ -120,6 +139,8 @@ impl FakeBroker {
             random: Rng::with_seed(seed),
             trouble,
             limit,
+            coordinator: None,
+            harsh: false,
         };
         Self(Arc::new(Mutex::new(state)))
     }
@@ -131,6 +152,12 @@ impl FakeBroker {
     /// Serves a connection to the broker with this id, which is its port too.
     async fn serve(self, id: i32, mut peer: Peer) {
         while let Some(came) = peer.try_next().await {
+            if came.api != ApiKey::PRODUCE && self.0.lock().coordinator.is_some() {
+                if self.coordinate(id, &came, &mut peer).await {
+                    continue;
+                }
+                return;
+            }
             match came.api {
                 ApiKey::API_VERSIONS => peer.answer(came.id, came.version, &versions()).await,
                 ApiKey::METADATA => peer.answer(came.id, came.version, &self.metadata()).await,
@@ -164,7 +191,9 @@ impl FakeBroker {
         if state.random.u32(..100) >= trouble {
             return Fate::Sound;
         }
+        let harsh = state.harsh && state.random.u32(..8) == 0;
         match state.random.u32(..5) {
+            _ if harsh => Fate::Refused(ErrorCode::INVALID_RECORD),
             0 => Fate::LostBefore,
             1 => Fate::LostAfter,
             2 => Fate::Moved,
@@ -188,7 +217,7 @@ impl FakeBroker {
             let appended = match fate {
                 Fate::Refused(code) => Err(code),
                 _ if *leader != id => Err(ErrorCode::NOT_LEADER_OR_FOLLOWER),
-                _ => state.logs.entry(partition.index).or_default().append(&batch, limit),
+                _ => state.append(partition.index, &batch, limit),
             };
             let error_code = appended.err().map_or(0, |code| code.0);
             PartitionProduceResponse {
@@ -199,7 +228,7 @@ impl FakeBroker {
             }
         });
         let partition_responses = partition_responses.collect();
-        let answer = TopicProduceResponse { topic_id: topic.topic_id, partition_responses, ..Default::default() };
+        let answer = TopicProduceResponse { name: TOPIC.into(), topic_id: topic.topic_id, partition_responses };
         ProduceResponse { responses: vec![answer], ..Default::default() }
     }
 }
