@@ -19,18 +19,21 @@ const MOST_TAKEN_TOGETHER: usize = 256;
 /// The broker as connections see it.
 pub struct Dispatch {
     ports: Arc<Ports>,
+    /// Versions of APIs that are not final are offered.
+    unstable: bool,
 }
 
 impl Dispatch {
     /// Serves requests with `ports`.
     pub fn new(ports: Arc<Ports>) -> Self {
-        Self { ports }
+        let unstable = ports.config().unstable_api_versions_enable();
+        Self { ports, unstable }
     }
 
     fn serve_one(&self, frame: &mut [u8], peer: &Peer, replies: &mut Replies<'_>) -> Result<(), Refusal> {
         let (header, body_at) = Header::parse(frame)?;
         let call = Call { header, body: &frame[body_at..], peer };
-        let api = match find(&call.header) {
+        let api = match find(&call.header, self.unstable) {
             Ok(api) => api,
             Err(_) if call.header.key == ApiKey::API_VERSIONS => {
                 return replies.try_ready(|out| api_versions::unsupported(&call, out));
@@ -96,9 +99,9 @@ pub async fn read(
 }
 
 /// The API that serves a request.
-fn find(header: &Header<'_>) -> Result<&'static Api, Refusal> {
+fn find(header: &Header<'_>, unstable: bool) -> Result<&'static Api, Refusal> {
     registry::find(header.key)
-        .filter(|api| api.versions.contains(&header.version))
+        .filter(|api| (*api.versions.start()..=api.newest(unstable)).contains(&header.version))
         .ok_or(Refusal::Unsupported { key: header.key.0, version: header.version })
 }
 

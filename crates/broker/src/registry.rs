@@ -20,6 +20,8 @@ pub struct Api {
     pub key: ApiKey,
     /// Versions that are served.
     pub versions: RangeInclusive<i16>,
+    /// The newest version, served only where versions that are not final are offered (`unstable.api.versions.enable`).
+    pub unfinished: Option<i16>,
     /// Lowest version that ApiVersions names. Differs from the served one only for Produce, where a higher minimum
     /// makes old librdkafka versions switch compression off.
     pub advertised_min: i16,
@@ -77,7 +79,18 @@ impl Api {
 
     /// An API with any kind of handler.
     pub const fn new(key: ApiKey, versions: RangeInclusive<i16>, handler: Handler) -> Self {
-        Self { key, advertised_min: *versions.start(), versions, handler }
+        Self { key, advertised_min: *versions.start(), versions, unfinished: None, handler }
+    }
+
+    /// The same API, with a newest version that is not final.
+    pub const fn unfinished(mut self, version: i16) -> Self {
+        self.unfinished = Some(version);
+        self
+    }
+
+    /// The newest version that is served; `unstable` where versions that are not final are offered.
+    pub fn newest(&self, unstable: bool) -> i16 {
+        self.unfinished.filter(|_| unstable).unwrap_or(*self.versions.end())
     }
 
     /// The same API, advertised from `min` on.

@@ -28,7 +28,10 @@ const KRAFT_VERSION: &str = "kraft.version";
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: ApiVersionsRequest<'_> = call.request()?;
     match check(&request, call.header.version, &ports.node) {
-        Ok(()) => call.answer(out, &response(call.header.version, &ports.image(), &ports.node)),
+        Ok(()) => {
+            let unstable = ports.config().unstable_api_versions_enable();
+            call.answer(out, &response(call.header.version, &ports.image(), &ports.node, unstable))
+        }
         Err(error) => call.answer(out, &ApiVersionsResponse { error_code: error.0, ..Default::default() }),
     }
 }
@@ -40,7 +43,7 @@ fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refu
 pub fn unsupported(call: &Call<'_>, out: &mut Outgoing) -> Result<(), Refusal> {
     let response = ApiVersionsResponse {
         error_code: ErrorCode::UNSUPPORTED_VERSION.0,
-        api_keys: vec![advertised(&API)],
+        api_keys: vec![advertised(&API, false)],
         ..Default::default()
     };
     let header = Header::new(call.header.key, 0, call.header.correlation_id, None);
@@ -73,7 +76,7 @@ fn is_software_word(word: &str) -> bool {
     is_edge(word.first()) && is_edge(word.last()) && word.iter().all(is_inner)
 }
 
-fn response<'r>(version: i16, image: &'r Image, node: &Node) -> ApiVersionsResponse<'r> {
+fn response<'r>(version: i16, image: &'r Image, node: &Node, unstable: bool) -> ApiVersionsResponse<'r> {
     let finalized = |(name, level): (&'r str, i16)| FinalizedFeatureKey {
         name: Cow::Borrowed(name),
         max_version_level: level,
@@ -81,7 +84,7 @@ fn response<'r>(version: i16, image: &'r Image, node: &Node) -> ApiVersionsRespo
     };
     let kraft = (node.kraft_version > 0).then_some((KRAFT_VERSION, node.kraft_version));
     ApiVersionsResponse {
-        api_keys: APIS.iter().map(advertised).collect(),
+        api_keys: APIS.iter().map(|api| advertised(api, unstable)).collect(),
         supported_features: supported_features(version),
         finalized_features_epoch: image.provenance().last_contained_offset,
         finalized_features: image.features().iter().chain(kraft).map(finalized).collect(),
@@ -89,8 +92,8 @@ fn response<'r>(version: i16, image: &'r Image, node: &Node) -> ApiVersionsRespo
     }
 }
 
-fn advertised(api: &Api) -> ApiVersion {
-    ApiVersion { api_key: api.key.0, min_version: api.advertised_min, max_version: *api.versions.end() }
+fn advertised(api: &Api, unstable: bool) -> ApiVersion {
+    ApiVersion { api_key: api.key.0, min_version: api.advertised_min, max_version: api.newest(unstable) }
 }
 
 /// Features that this software supports. Older clients can't tell a lowest level of 0 from a missing one and fail, so
@@ -154,7 +157,7 @@ mod tests {
     #[test]
     fn every_api_is_told_with_its_versions() {
         let image = Image::default();
-        let response = response(4, &image, &node());
+        let response = response(4, &image, &node(), false);
         let told = |key: ApiKey| {
             response.api_keys.iter().find(|api| api.api_key == key.0).map(|a| (a.min_version, a.max_version))
         };

@@ -1,5 +1,5 @@
 //! InitProducerId. v2: flexible. v3: the producer's id and epoch so far. v4: PRODUCER_FENCED. v5: transactions of
-//! version 2.
+//! version 2. v6, which is not final: transactions that are prepared elsewhere, in two phases (KIP-939).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::registry::Api;
 use crate::request::{OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::INIT_PRODUCER_ID, 0..=5, handle);
+pub const API: Api = Api::later(ApiKey::INIT_PRODUCER_ID, 0..=5, handle).unfinished(6);
 
 /// First version that tells a fenced producer so.
 const FIRST_FENCED_VERSION: i16 = 4;
@@ -24,8 +24,11 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
     Box::pin(async move {
         let call = request.call();
         let asked: InitProducerIdRequest<'_> = call.request()?;
-        let longest = ports.config().transaction_max_timeout_ms();
-        let given = match check(&asked, longest) {
+        let limits = Limits {
+            longest_ms: ports.config().transaction_max_timeout_ms(),
+            two_phases: ports.config().transaction_two_phase_commit_enable(),
+        };
+        let given = match check(&asked, &limits) {
             Ok(None) => ports.next_producer_id().await.map(|id| Producer { id, epoch: 0 }),
             Ok(Some(init)) => ask(init, &ports).await,
             Err(error) => Err(error),
@@ -53,25 +56,36 @@ async fn ask(mut init: Init<'_>, ports: &Ports) -> Result<Producer, ErrorCode> {
     }
 }
 
-/// Checks a request in Kafka's order; what the coordinator is asked if it has a transactional id. `longest` is the longest
-/// timeout of a transaction, ms.
+/// What is allowed.
+struct Limits {
+    /// Longest timeout of a transaction, ms.
+    longest_ms: i32,
+    /// Transactions may be prepared elsewhere; they have no timeout.
+    two_phases: bool,
+}
+
+/// Checks a request in Kafka's order; what the coordinator is asked if it has a transactional id.
 ///
 /// # Errors
 /// What a request is answered with that gets no id.
-fn check<'r>(asked: &'r InitProducerIdRequest<'r>, longest: i32) -> Result<Option<Init<'r>>, ErrorCode> {
+fn check<'r>(asked: &'r InitProducerIdRequest<'r>, limits: &Limits) -> Result<Option<Init<'r>>, ErrorCode> {
     if (asked.producer_id == -1) != (asked.producer_epoch == -1) {
         return Err(ErrorCode::INVALID_REQUEST);
     }
     match asked.transactional_id.as_deref() {
         None => Ok(None),
         Some("") => Err(ErrorCode::INVALID_REQUEST),
-        Some(_) if !(1..=longest).contains(&asked.transaction_timeout_ms) => {
+        Some(_) if asked.enable2_pc && !limits.two_phases => Err(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        // As in Kafka, which does not know how yet.
+        Some(_) if asked.keep_prepared_txn => Err(ErrorCode::UNSUPPORTED_VERSION),
+        Some(_) if !asked.enable2_pc && !(1..=limits.longest_ms).contains(&asked.transaction_timeout_ms) => {
             Err(ErrorCode::INVALID_TRANSACTION_TIMEOUT)
         }
         Some(id) => {
             let expected = Producer { id: asked.producer_id, epoch: asked.producer_epoch };
             let expected = (asked.producer_id != -1).then_some(expected);
-            Ok(Some(Init { id, timeout_ms: asked.transaction_timeout_ms, expected, fresh_id: None }))
+            let timeout_ms = if asked.enable2_pc { i32::MAX } else { asked.transaction_timeout_ms };
+            Ok(Some(Init { id, timeout_ms, expected, fresh_id: None }))
         }
     }
 }
@@ -97,7 +111,7 @@ mod tests {
             producer_epoch: producer.1,
             ..Default::default()
         };
-        let checked = check(&asked, 900_000)?;
+        let checked = check(&asked, &Limits { longest_ms: 900_000, two_phases: false })?;
         Ok((checked.is_some(), checked.and_then(|init| init.expected).map(|expected| expected.id)))
     }
 
@@ -108,6 +122,25 @@ mod tests {
         for half in [(7, -1), (-1, 3)] {
             assert_eq!(check_of(None, 0, half), Err(ErrorCode::INVALID_REQUEST));
         }
+    }
+
+    #[test]
+    fn transactions_in_two_phases_are_asked_for_where_they_may_be_and_never_kept() {
+        let checked = |enable2_pc, keep_prepared_txn, two_phases| {
+            let asked = InitProducerIdRequest {
+                transactional_id: Some("x".into()),
+                transaction_timeout_ms: 0,
+                enable2_pc,
+                keep_prepared_txn,
+                ..Default::default()
+            };
+            let init = check(&asked, &Limits { longest_ms: 900_000, two_phases })?;
+            Ok(init.map(|init| init.timeout_ms))
+        };
+        assert_eq!(checked(true, true, false), Err(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED));
+        assert_eq!(checked(true, false, true), Ok(Some(i32::MAX)));
+        assert_eq!([checked(true, true, true), checked(false, true, true)], [Err(ErrorCode::UNSUPPORTED_VERSION); 2]);
+        assert_eq!(checked(false, false, true), Err(ErrorCode::INVALID_TRANSACTION_TIMEOUT));
     }
 
     #[test]

@@ -256,3 +256,33 @@ fn without_verification_older_clients_may_write_what_they_did_not_add() {
     assert_eq!(answer["markers"][0]["topics"][0]["partitions"][0]["errorCode"], 0, "{answer}");
     assert_eq!(view(&mut client, 0, 0), (2, 2, vec![0], true));
 }
+
+#[test]
+fn versions_that_are_not_final_are_served_where_they_are_asked_for() {
+    let body = |two_phases: bool, keep: bool| {
+        json!({
+            "transactionalId": "x", "transactionTimeoutMs": 60000, "producerId": -1, "producerEpoch": -1,
+            "enable2Pc": two_phases, "keepPreparedTxn": keep,
+        })
+    };
+    let node = Node::start();
+    init(&mut node.client());
+    assert!(node.client().call("InitProducerId", 6, &body(false, false)).is_err(), "the connection is closed");
+    let settings = ["unstable.api.versions.enable=true", "transaction.two.phase.commit.enable=true"];
+    for (settings, expected) in [(&settings[..1], [0, 53, 35]), (&settings[..], [0, 0, 35])] {
+        let node = Node::start_with(settings);
+        let mut client = node.client();
+        init(&mut client);
+        let apis =
+            client.call("ApiVersions", 3, &json!({"clientSoftwareName": "c", "clientSoftwareVersion": "1"})).unwrap();
+        let newest =
+            apis["apiKeys"].as_array().unwrap().iter().find(|api| api["apiKey"] == 22).unwrap()["maxVersion"].clone();
+        assert_eq!(newest, 6);
+        let mut ask = |two_phases, keep| {
+            let answer = client.call("InitProducerId", 6, &body(two_phases, keep)).unwrap();
+            assert_eq!((&answer["ongoingTxnProducerId"], &answer["ongoingTxnProducerEpoch"]), (&json!(-1), &json!(-1)));
+            answer["errorCode"].as_i64().unwrap()
+        };
+        assert_eq!([ask(false, false), ask(true, false), ask(false, true)], expected);
+    }
+}
