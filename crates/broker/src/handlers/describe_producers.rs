@@ -31,7 +31,7 @@ fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refu
 fn topic<'r>(asked: &'r TopicRequest<'r>, topics: &Topics, room: &mut Room) -> Result<TopicResponse<'r>, Refusal> {
     let hosted = topics.by_name(&asked.name);
     let unknown = match validate_topic_name(&asked.name) {
-        Ok(()) => (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "the topic does not exist"),
+        Ok(()) => (ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."),
         Err(error) => (error.code, "no topic can have this name"),
     };
     let partition = |&partition_index: &i32| {

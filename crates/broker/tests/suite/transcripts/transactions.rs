@@ -147,10 +147,11 @@ fn add_partitions(stage: &Stage<'_>) -> Vec<Exchange> {
         ("a transactional id that does not exist", ask("missing", stage.producer, "t")),
     ];
     if stage.version >= 4 {
-        let mut verify = ask(&stage.id, stage.producer, "t");
-        verify["transactions"][0]["verifyOnly"] = true.into();
-        verify["transactions"][0]["topics"][0]["partitions"] = json!([0, 1]);
-        all.push(("verified only", verify));
+        for (title, partition) in [("verified only", 0), ("verified only, and not added", 1)] {
+            let mut verify = add(stage.version, &stage.id, stage.producer, "t", partition);
+            verify["transactions"][0]["verifyOnly"] = true.into();
+            all.push((title, verify));
+        }
     }
     all
 }
@@ -187,7 +188,7 @@ fn markers(stage: &Stage<'_>) -> Vec<Exchange> {
         ("a marker", ask(stage.producer, 1, &[0])),
         ("an older producer", ask(stale(stage.producer), 1, &[0])),
         ("an older coordinator", ask(stage.producer, 0, &[0])),
-        ("a partition that does not exist", ask(stage.producer, 1, &[9, 1])),
+        ("a partition that does not exist", ask(stage.producer, 1, &[9])),
     ]
 }
 
