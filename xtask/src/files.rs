@@ -7,6 +7,7 @@ mod clients;
 mod compacted;
 mod damage;
 mod dump;
+mod faces;
 mod failing;
 mod hanging;
 mod hops;
@@ -33,7 +34,7 @@ const PARTITIONS: i32 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     server: crate::target::Target,
-    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, broken, failing
+    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, faces, broken, failing
     #[arg(long)]
     only: Option<String>,
 }
@@ -41,12 +42,13 @@ pub(crate) struct Args {
 /// A part of the step: compares, and gives the number of comparisons.
 type Part = fn(&Options, &Path) -> Result<usize>;
 
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 8] = [
     ("left", left),
     ("dump", dumps),
     ("hops", hops),
     ("compacted", compacted::compare),
     ("tools", tools::compare),
+    ("faces", faces::compare),
     ("broken", |options, _| broken::starts(options)),
     ("failing", |options, _| failing::disks(options)),
 ];

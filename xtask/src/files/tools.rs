@@ -59,16 +59,16 @@ pub(super) fn compare(options: &Options, libs: &Path) -> Result<usize> {
 }
 
 /// A line of [`RUNS`].
-struct Run {
-    flag: Option<char>,
-    tool: &'static str,
-    args: &'static str,
+pub(super) struct Run {
+    pub(super) flag: Option<char>,
+    pub(super) tool: &'static str,
+    pub(super) args: &'static str,
     input: Option<&'static str>,
 }
 
 impl Run {
     /// `None` for a comment, and for a run that needs an API that is not `served`.
-    fn parse(line: &'static str, served: &[i64]) -> Option<Run> {
+    pub(super) fn parse(line: &'static str, served: &[i64]) -> Option<Run> {
         let mut text = line.split('#').next()?.trim();
         if let Some((api, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
             served.contains(&api.parse().ok()?).then_some(())?;
@@ -88,19 +88,28 @@ impl Run {
             || ["--describe", "--list", "describe"].iter().any(|word| self.args.contains(word))
     }
 
-    /// What a server makes of it, without what differs from server to server.
-    fn ask(&self, tools: &mut Tools, server: &Server, dir: &Path) -> Result<Ran> {
+    /// The arguments for a server.
+    pub(super) fn arguments(&self, server: &Server, dir: &Path) -> Vec<String> {
         let place = if self.args.contains("{at}") || self.args.contains("{server}") { "" } else { " {at}" };
         let at = format!("--bootstrap-server {}", server.addr());
         let args = format!("{}{place}", self.args).replace("{at}", &at).replace("{dir}", &dir.display().to_string());
         let args = args.replace("{server}", &server.addr().to_string());
-        let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
+        args.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// What a server makes of it, without what differs from server to server.
+    pub(super) fn ask(&self, tools: &mut Tools, server: &Server, dir: &Path) -> Result<Ran> {
         let input = self.input.map_or(String::new(), |name| dir.join(name).display().to_string());
-        let mut ran = tools.run(self.tool, &input, &args)?;
+        let ran = tools.run(self.tool, &input, &self.arguments(server, dir))?;
+        Ok(self.without_difference(ran, server))
+    }
+
+    /// Without what differs from server to server.
+    pub(super) fn without_difference(&self, mut ran: Ran, server: &Server) -> Ran {
         for text in [&mut ran.out, &mut ran.err] {
             *text = plain(text, server, self.flag == Some('~'));
         }
-        Ok(ran)
+        ran
     }
 
     fn alike(&self, theirs: &Ran, ours: &Ran) -> bool {
@@ -171,7 +180,7 @@ fn plain_word(word: &str, numberless: bool) -> String {
     plain.join(":")
 }
 
-fn difference(theirs: &Ran, ours: &Ran) -> String {
+pub(super) fn difference(theirs: &Ran, ours: &Ran) -> String {
     let mut text = String::new();
     if theirs.code != ours.code {
         text += &format!("  exit code {}, Kafka's {}\n", ours.code, theirs.code);

@@ -1,0 +1,82 @@
+//! Milena's tools that have the names of Kafka's, beside Kafka's own: asked the same of two Milenas to which the same was
+//! done, they print the same lines and have the same exit codes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+use milena_testkit::server::Options;
+
+use super::clients::{Ran, Tools, ran};
+use super::tools::{Run, difference};
+use super::{binary, hanging};
+
+/// The runs, in the form that `tools.rs` tells. Behind a `?` only the exit code is compared; a run of a tool that Milena does not
+/// have is the same Java program for both.
+const RUNS: &str = include_str!("../../data/faces.txt");
+
+/// Tools that the binary has, by Kafka's class.
+const FACES: [(&str, &str); 10] = [
+    ("BrokerApiVersionsCommand", "kafka-broker-api-versions"),
+    ("ClusterTool", "kafka-cluster"),
+    ("ConfigCommand", "kafka-configs"),
+    ("DeleteRecordsCommand", "kafka-delete-records"),
+    ("GetOffsetShell", "kafka-get-offsets"),
+    ("GroupsCommand", "kafka-groups"),
+    ("LogDirsCommand", "kafka-log-dirs"),
+    ("TopicCommand", "kafka-topics"),
+    ("TransactionsCommand", "kafka-transactions"),
+    ("consumer.group.ConsumerGroupCommand", "kafka-consumer-groups"),
+];
+
+/// Runs all of them; gives the number of comparisons.
+pub(super) fn compare(options: &Options, libs: &Path) -> Result<usize> {
+    let binary = binary(options)?;
+    let dir = tempfile::Builder::new().prefix("milena-faces-").tempdir()?;
+    let files = [
+        ("lines", "one\ntwo\nthree\n"),
+        ("keyed", "a:1\nb:2\na:3\n"),
+        ("delete.json", r#"{"version":1,"partitions":[{"topic":"lines","partition":1,"offset":1}]}"#),
+        ("beyond.json", r#"{"version":1,"partitions":[{"topic":"lines","partition":1,"offset":1000}]}"#),
+        ("offsets.csv", "lines,0,1\nlines,1,1\n"),
+    ];
+    for (name, text) in files {
+        fs::write(dir.path().join(name), text)?;
+    }
+    let mut tools = Tools::start(libs)?;
+    let (one, other) = (options.clone().start()?, options.clone().start()?);
+    [&one, &other].into_iter().try_for_each(hanging::leave)?;
+    let (mut compared, mut differing) = (0, Vec::new());
+    for run in RUNS.lines().filter_map(|line| Run::parse(line, &[])) {
+        let theirs = run.ask(&mut tools, &one, dir.path())?;
+        let Some((_, name)) = FACES.iter().find(|(class, _)| *class == run.tool) else {
+            run.ask(&mut tools, &other, dir.path())?;
+            continue;
+        };
+        let ours = ran(Command::new(binary).arg(name).args(run.arguments(&other, dir.path())))?;
+        let ours = run.without_difference(ours, &other);
+        compared += 1;
+        if !alike(run.flag, &theirs, &ours) {
+            differing.push(format!("{name} {}\n{}", run.args, difference(&theirs, &ours)));
+        }
+    }
+    if differing.is_empty() { Ok(compared) } else { bail!("{}", differing.join("\n")) }
+}
+
+/// The same lines, in whatever order hash tables give them, and the same exit code. Behind the first line of standard
+/// error there are usages and traces.
+fn alike(flag: Option<char>, theirs: &Ran, ours: &Ran) -> bool {
+    let sorted = |text: &str| {
+        // A list of objects in JSON has an order too.
+        let text = text.replace(r#"{"partition""#, "\n{\"partition\"").replace("}]", "},\n]");
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    // What the program that runs many tools leaves there is not the tool's.
+    let said = |line: &&str| !["", "null", "Tools$Ended"].contains(line);
+    let first = |text: &str| text.lines().find(said).map(str::to_owned);
+    let same_lines = sorted(&theirs.out) == sorted(&ours.out) && first(&theirs.err) == first(&ours.err);
+    theirs.code == ours.code && (flag == Some('?') || same_lines)
+}
