@@ -74,6 +74,9 @@ async fn write<'r>(asked: &'r WritableTxnMarker<'r>, ports: &Ports) -> WritableT
             let error_code = outcome.err().unwrap_or(ErrorCode::NONE).0;
             partitions.push(WritableTxnMarkerPartitionResult { partition_index, error_code });
         }
+        if partitions.is_empty() {
+            continue;
+        }
         topics.push(WritableTxnMarkerTopicResult { name: topic.name.as_ref().into(), partitions });
     }
     WritableTxnMarkerResult { producer_id: asked.producer_id, topics }

@@ -286,3 +286,21 @@ fn versions_that_are_not_final_are_served_where_they_are_asked_for() {
         assert_eq!([ask(false, false), ask(true, false), ask(false, true)], expected);
     }
 }
+
+#[test]
+fn a_partition_that_is_named_again_gets_a_marker_once() {
+    let node = Node::start();
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[]);
+    let topic = json!({"name": "t", "partitionIndexes": [0, 0, 0]});
+    let marker = json!({
+        "producerId": 77, "producerEpoch": 0, "transactionResult": true, "coordinatorEpoch": 0, "topics": [topic, topic],
+    });
+    let answer = client.call("WriteTxnMarkers", 1, &json!({"markers": [marker]})).unwrap();
+    let partitions = json!([{"partitionIndex": 0, "errorCode": 0}]);
+    assert_eq!(answer["markers"][0]["topics"], json!([{"name": "t", "partitions": partitions}]));
+    let partitions = json!([{"partitionIndex": 0, "timestamp": -1}]);
+    let body = json!({"replicaId": -1, "topics": [{"name": "t", "partitions": partitions}]});
+    let answer = client.call("ListOffsets", 2, &body).unwrap();
+    assert_eq!(answer["topics"][0]["partitions"][0]["offset"], 1, "{answer}");
+}
