@@ -298,13 +298,15 @@ impl Partition {
                 })
             }
         };
-        if let Ok(Some(Found { slice: Slice { missing: Some(missing), .. }, .. })) = &read {
-            // Where compaction has been, also under a policy that the topic has no more, it has taken them.
-            if self.cleaned_to().is_none_or(|cleaned_to| missing.from >= cleaned_to) {
+        let mut read = read.inspect_err(|error| self.note_error(error))?;
+        if let Some(Found { slice, .. }) = &mut read {
+            // Where compaction has been, perhaps under a policy that the topic has no more, it has taken them.
+            slice.missing.take_if(|missing| self.cleaned_to().is_some_and(|cleaned_to| missing.from < cleaned_to));
+            if let Some(missing) = &slice.missing {
                 tracing::warn!(partition = %self, "{missing}");
             }
         }
-        read.inspect_err(|error| self.note_error(error))
+        Ok(read)
     }
 
     /// Where records from `offset` on are that are in the log, up to `end` (exclusive), committed or not; `None` when there

@@ -231,6 +231,7 @@ mod tests {
     use super::super::reply;
     use super::*;
     use crate::fetch_sessions::{FetchPartitions, FetchSessions, TopicKey};
+    use crate::partition::Isolation;
     use crate::replicas::Replicas;
     use crate::test_partitions::{append, topic_on};
 
@@ -298,6 +299,29 @@ mod tests {
         });
         assert_eq!((read.partitions[0].high_watermark, partition.high_watermark()), (4, 5));
         assert!(read.partitions[0].len() > 0);
+    }
+
+    #[test]
+    fn what_compaction_took_is_not_missing_whatever_the_policy_is_now() {
+        let disk = Arc::new(SimDisk::new(0));
+        {
+            let partition = only(&topic_on(&disk, &[&[&[1]]]));
+            let mut builder = BatchBuilder::new().base_offset(10);
+            builder.push(2, None, Some(b"value"), &[]);
+            let mut log = partition.log();
+            log.append_as_follower(&builder.build().unwrap(), 0).unwrap();
+            log.close().unwrap();
+        }
+        let partition = only(&topic_on(&disk, &[&[]]));
+        let missing = || {
+            let found = partition.read(5, 1 << 20, true, Isolation::Uncommitted).unwrap().unwrap();
+            found.slice.missing.map(|missing| (missing.from, missing.to))
+        };
+        assert_eq!(missing(), Some((5, 10)));
+        for (cleaned_to, expected) in [(10, None), (6, None), (5, Some((5, 10)))] {
+            partition.set_cleaned_to(Some(cleaned_to));
+            assert_eq!(missing(), expected, "{cleaned_to}");
+        }
     }
 
     #[test]
