@@ -117,13 +117,19 @@ impl<E: Engine + Default> Bench<E> {
             let step = (at - self.log.now.ticks_ms).max(0);
             self.log.now.ticks_ms += step;
             self.log.now.wall_ms += step;
-            let mut rng = self.log.rng.fork();
-            let mut random = |bytes: &mut [u8]| rng.fill(bytes);
-            while self.runtime.fire(&mut input!(self.settings, self.log, random)) {}
-            self.drive();
+            // As a driver does it: what one timer writes is there for the next one.
+            while self.fire() {
+                self.drive();
+            }
         }
         self.log.now.wall_ms += end - self.log.now.ticks_ms;
         self.log.now.ticks_ms = end;
+    }
+
+    fn fire(&mut self) -> bool {
+        let mut rng = self.log.rng.fork();
+        let mut random = |bytes: &mut [u8]| rng.fill(bytes);
+        self.runtime.fire(&mut input!(self.settings, self.log, random))
     }
 
     /// Makes the writes and takes the answers.

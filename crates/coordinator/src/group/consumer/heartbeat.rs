@@ -117,6 +117,8 @@ impl Groups {
         let group = self.consumers.get(&id).unwrap_or(&new);
         let writing = Writing { group: &id, records };
         let mut step = Step::new(group, &*metadata, writing);
+        // What the last leader has assigned may not be all.
+        step.is_upgraded = !new.is_empty();
         let before = step.member(&member_id, request, cx.settings().consumer_max_size)?;
         let wanting = wanting(&before, heartbeat);
         let changed = step.subscribe(&before, &wanting)?;

@@ -171,8 +171,7 @@ impl ConsumerGroup {
         cx: &GroupCx<'_, '_>,
     ) -> Downgraded {
         writing.remove_group(self, self.members.keys().map(|id| &**id));
-        let stay = self.members_with(None, gone).map(|member| (member, &member.id));
-        self.downgrade(id, stay.collect(), true, writing, cx)
+        self.downgrade(id, self.members_with(None, gone).collect(), true, writing, cx)
     }
 
     /// Writes the classic group that this one becomes when `joining` takes the place of the static member of its name. Its
@@ -186,36 +185,34 @@ impl ConsumerGroup {
         cx: &GroupCx<'_, '_>,
     ) -> Downgraded {
         let replaces = |member: &Member| member.instance.is_some() && member.instance == joining.instance;
-        let members = || {
-            self.members
-                .values()
-                .map(|member| if replaces(member) { (joining, &member.id) } else { (member, &member.id) })
-        };
+        let members = || self.members.values().map(|member| if replaces(member) { joining } else { member });
         // The records that put it into that place are there already.
-        writing.remove_group(self, members().map(|(member, _)| &*member.id));
-        let is_settled = self.epoch == self.target_epoch
-            && self.members.values().all(|member| replaces(member) || member.is_reconciled_to(self.epoch));
+        writing.remove_group(self, members().map(|member| &*member.id));
+        let has_target = |member: &Member| {
+            let target = self.targets.get(&member.id).cloned().unwrap_or_default();
+            member.revoking.is_empty() && owned_by(member) == target
+        };
+        let is_settled = self.epoch == self.target_epoch && self.members.values().all(has_target);
         self.downgrade(id, members().collect(), subscription_changed || !is_settled, writing, cx)
     }
 
-    /// Writes a classic group of these members, each with the id that the target assignment knows it by.
+    /// Writes a classic group of these members, with what they own as their assignment: who has not heard of another one yet
+    /// must not lose it to others.
     fn downgrade(
         &self,
         id: &Arc<str>,
-        members: Vec<(&Member, &Arc<str>)>,
+        members: Vec<&Member>,
         rebalances: bool,
         writing: &mut Writing<'_>,
         cx: &GroupCx<'_, '_>,
     ) -> Downgraded {
         let metadata = &*cx.settings().metadata;
-        let none = Partitions::new();
-        let classic = members.iter().map(|(member, _)| to_classic_member(member)).collect();
+        let classic = members.iter().map(|member| to_classic_member(member)).collect();
         let mut group = ClassicGroup::stable(Arc::clone(id), self.epoch, classic, cx.now());
-        for (member, known_as) in &members {
+        for member in members {
             let subscription = group.subscription(&member.id).unwrap_or_default();
-            let target = self.targets.get(*known_as).unwrap_or(&none).iter();
-            let target = target.map(|(topic, partitions)| (*topic, partitions.iter().copied().collect()));
-            let assignment = assignment(subscription, target, metadata);
+            let owned = owned_by(member).into_iter().map(|(topic, all)| (topic, all.into_iter().collect()));
+            let assignment = assignment(subscription, owned, metadata);
             if let Some(member) = group.member_mut(&member.id) {
                 member.assignment = assignment;
             }
@@ -230,6 +227,15 @@ impl ConsumerGroup {
             rebalances,
         }
     }
+}
+
+/// What a member owns, or is still to give up.
+fn owned_by(member: &Member) -> Partitions {
+    let mut owned = Partitions::new();
+    for (topic, partitions) in member.assigned.iter().chain(&member.revoking) {
+        owned.entry(*topic).or_default().extend(partitions.keys());
+    }
+    owned
 }
 
 fn of_classic_member(

@@ -20,6 +20,8 @@ pub(super) struct Step<'s> {
     metadata: &'s dyn Metadata,
     /// The group's epoch, as the request leaves it.
     pub(super) epoch: i32,
+    /// It assigns anew, whatever the member asks for.
+    pub(super) is_upgraded: bool,
     /// The member whose place a static member takes.
     gone: Option<Arc<str>>,
     pub(super) writing: Writing<'s>,
@@ -27,7 +29,7 @@ pub(super) struct Step<'s> {
 
 impl<'s> Step<'s> {
     pub(super) fn new(group: &'s ConsumerGroup, metadata: &'s dyn Metadata, writing: Writing<'s>) -> Self {
-        Self { group, metadata, epoch: group.epoch, gone: None, writing }
+        Self { group, metadata, epoch: group.epoch, is_upgraded: false, gone: None, writing }
     }
 
     /// The member that a heartbeat is of, as it was until now.
@@ -118,7 +120,8 @@ impl<'s> Step<'s> {
         let wanted = ConsumerGroup::assignor(self.group.members.values()).unwrap_or(&default);
         let wants = ConsumerGroup::assignor(self.group.members_with(Some(after), gone)).unwrap_or(&default);
         let names_changed = before.names != after.names;
-        let mut bumps = names_changed || (expression_changed && known_expression) || wanted != wants;
+        let mut bumps =
+            self.is_upgraded || names_changed || (expression_changed && known_expression) || wanted != wants;
         if bumps || self.group.compared_version != Some(self.metadata.version()) {
             let hash = self.group.hash_of(self.group.members_with(Some(after), gone), self.metadata);
             bumps |= hash != self.group.metadata_hash;

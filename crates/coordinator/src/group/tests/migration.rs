@@ -241,6 +241,31 @@ fn members_are_dropped_for_their_silence_also_where_the_group_went_back_and_fort
 }
 
 #[test]
+fn what_the_last_leader_has_not_assigned_is_assigned_when_a_static_member_changes_its_protocol() {
+    let mut bench = over(2);
+    let ticket = consumer_join(&mut bench, "", Some("i"), &[]);
+    bench.advance(3_000);
+    let member = joined(&mut bench, ticket).unwrap().member_id.to_string();
+    send_sync(&mut bench, &member, 1, &[(&member, &assignment(&set(&[0])))]);
+    let mut one = Consumer { instance: Some("i".to_owned()), ..Consumer::new("m") };
+    assert_eq!((one.beat(&mut bench), one.owned.len()), (ErrorCode::NONE, 2));
+}
+
+#[test]
+fn what_a_member_was_not_told_to_give_up_stays_its_own_when_the_group_goes_back_and_forth() {
+    let mut bench = over(2);
+    let member = classic(&mut bench, None);
+    let mut one = Consumer::new("m");
+    one.beat(&mut bench);
+    one.leave(&mut bench, -1);
+    let mut other = Consumer::new("n");
+    assert_eq!((other.beat(&mut bench), other.owned.len()), (ErrorCode::NONE, 0));
+    let (_, kept) = rejoin(&mut bench, &member, &[0, 1]);
+    rejoin(&mut bench, &member, &kept.into_iter().collect::<Vec<_>>());
+    assert_eq!((other.beat(&mut bench), other.owned.len()), (ErrorCode::NONE, 1));
+}
+
+#[test]
 fn members_of_both_protocols_leave_by_leave_group() {
     let mut bench = over(2);
     let (member, _) = mixed(&mut bench);

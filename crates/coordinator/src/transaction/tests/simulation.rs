@@ -114,7 +114,10 @@ impl World {
         }
         let at = self.rng.usize(..self.requests.len());
         let request = match self.rng.u32(..100) {
-            chance if chance < LOST => return drop(self.requests.swap_remove(at)),
+            chance if chance < LOST => {
+                self.requests.swap_remove(at);
+                return;
+            }
             chance if chance < LOST + DOUBLED => self.requests[at].clone(),
             _ => self.requests.swap_remove(at),
         };
