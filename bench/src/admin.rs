@@ -106,6 +106,22 @@ impl Admin {
         messages::check_code(reader.i16()?, "DeleteTopics")
     }
 
+    /// Waits until the server has a coordinator for a group.
+    pub(crate) fn find_coordinator(&mut self, group: &str) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let reply = self.call(messages::find_coordinator(Coordinated::Group(group)))?;
+            let code = messages::read_find_coordinator(self.open(&reply)?)?;
+            if code == 0 {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                bail!("looking for the coordinator of {group}: the server answers error code {code}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Commits offsets of a group, waiting while the server loads its coordinator; gives the request that did.
     pub(crate) fn commit(&mut self, group: &str, topic: &Topic) -> Result<Vec<u8>> {
         let until = Instant::now() + PATIENCE;

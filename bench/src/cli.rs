@@ -92,6 +92,15 @@ pub(crate) enum Command {
         #[command(flatten)]
         load: Load,
     },
+    /// Keep classic groups alive, and rebalance them.
+    Groups {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        window: Window,
+        #[command(flatten)]
+        groups: GroupArgs,
+    },
     /// Fill a compacted topic, let the server clean it, and wait until it has.
     Compact {
         #[command(flatten)]
@@ -250,6 +259,27 @@ pub(crate) struct RecoverArgs {
     /// Topic that must be served.
     #[arg(long)]
     pub topic: String,
+}
+
+/// Which groups there are. Their members first wait as long as the server lets a new group wait for members: the warm-up
+/// must be longer.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct GroupArgs {
+    /// Groups.
+    #[arg(long, default_value_t = 100)]
+    pub groups: u32,
+    /// Members of each group, with a connection each.
+    #[arg(long, default_value_t = 10)]
+    pub members: u32,
+    /// From one heartbeat of a member to the next, in ms. One that is not answered in that time fails the run.
+    #[arg(long, default_value_t = 3000)]
+    pub heartbeat_ms: u64,
+    /// From one rebalance of a group to the next, in ms; none without it.
+    #[arg(long)]
+    pub rebalance_ms: Option<u64>,
+    /// Session timeout, in ms.
+    #[arg(long, default_value_t = 10_000)]
+    pub session_ms: i32,
 }
 
 /// What is cleaned.

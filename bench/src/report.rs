@@ -76,6 +76,18 @@ pub(crate) fn transact(target: &Target, records_per_batch: u32, stats: &Stats, m
     Value::Object(out)
 }
 
+/// The report of `groups`: requests of all kinds, the latency of heartbeats, and of whole rebalances.
+pub(crate) fn groups(target: &Target, stats: &Stats, measured: &Measured) -> Value {
+    let work = Work { requests: stats.calls, ..Work::default() };
+    let mut out = common(target, measured, &work);
+    put(&mut out, "latency_us", latency(&stats.call_latency));
+    if stats.rebalances > 0 {
+        put(&mut out, "rebalances", json!(stats.rebalances));
+        put(&mut out, "rebalance_us", latency(&stats.rebalance_latency));
+    }
+    Value::Object(out)
+}
+
 /// The report of `compact`: the bytes before and after, and how many offsets were cleaned.
 pub(crate) fn compact(target: &Target, (dirty, left): (u64, u64), offsets: u64, measured: &Measured) -> Value {
     let work = Work { records: offsets, bytes: dirty, ..Work::default() };

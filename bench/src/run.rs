@@ -8,9 +8,10 @@ use serde_json::Value;
 use crate::admin::{Admin, Versions};
 use crate::batch;
 use crate::caller::{Caller, Silent};
-use crate::cli::{Call, Company, FetchArgs, Load, Target, TopicArgs, Window};
+use crate::cli::{Call, Company, FetchArgs, GroupArgs, Load, Target, TopicArgs, Window};
 use crate::conn::Conn;
 use crate::consumer::{Consumer, ConsumerSpec};
+use crate::member::{Manner, Member};
 use crate::messages::{self, TOPIC_ID_VERSION, Topic};
 use crate::procstat::{self, Sample};
 use crate::producer::{Pace, Producer, ProducerSpec};
@@ -136,6 +137,27 @@ pub(crate) fn transact(target: &Target, window: &Window, load: &Load) -> Result<
     let measured = run.measure()?;
     admin.delete_topic(&name)?;
     Ok(report::transact(target, batch.records, &run.world.stats, &measured))
+}
+
+/// `kbench groups`.
+pub(crate) fn groups(target: &Target, window: &Window, args: &GroupArgs) -> Result<Value> {
+    let mut admin = Admin::connect(target.addr)?;
+    let ms = |ms: u64| ms * 1_000_000;
+    let manner =
+        Manner { heartbeat: ms(args.heartbeat_ms), rebalance: args.rebalance_ms.map(ms), session_ms: args.session_ms };
+    let mut run = Run::new(target, window, Vec::new())?;
+    let own = own_name("group");
+    for group in 0..args.groups {
+        let name = format!("{own}-{group}");
+        admin.find_coordinator(&name)?;
+        for member in 0..args.members {
+            // Heartbeats are spread evenly over the time between two of them.
+            let (at, all) = (u64::from(group * args.members + member), u64::from(args.groups * args.members));
+            run.add(Member::new(name.clone(), manner, manner.heartbeat * at / all))?;
+        }
+    }
+    let measured = run.measure()?;
+    Ok(report::groups(target, &run.world.stats, &measured))
 }
 
 /// A run under construction, then under way.

@@ -60,10 +60,14 @@ pub(crate) struct Stats {
     pub readers: [ReaderStats; ReaderKind::COUNT],
     /// From the intended send time of a batch to its arrival at a tail consumer.
     pub end_to_end: Latency,
-    /// Other requests answered (Metadata, ApiVersions).
+    /// Other requests answered (Metadata, ApiVersions, those of groups).
     pub calls: u64,
     /// From sending such a request to its reply.
     pub call_latency: Latency,
+    /// Rebalances that are over.
+    pub rebalances: u64,
+    /// From the leader's JoinGroup to its assignment.
+    pub rebalance_latency: Latency,
 }
 
 /// Counters of one kind of reader.
