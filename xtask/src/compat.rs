@@ -141,7 +141,11 @@ fn suite(server: &mut Server, names: &[&'static str]) -> Result<Done> {
     take_turns(&clients, server, &base, "2")?;
     let mut phases = 7 * clients.len() + 3 * CONSUMER_PROTOCOL.len();
     for client in &clients {
-        phases += usize::from(transactions(client, server)?);
+        let (usual, programs) = long_programs(client);
+        for own in programs {
+            run_and_kill(client, usual, own, server)?;
+            phases += 1;
+        }
         if client.name == "java" {
             phases += recorded::check(client, server)?;
         }
@@ -149,15 +153,19 @@ fn suite(server: &mut Server, names: &[&'static str]) -> Result<Done> {
     Ok(Done { phases, missing })
 }
 
-/// Runs a client's transactions, if it has any, and kills the server when they are halfway.
-fn transactions(client: &Client, server: &mut Server) -> Result<bool> {
-    let (program, own) = match client.name {
-        "java" => ("Compat.java", "Transactions.java"),
-        "python" => ("compat.py", "transactions.py"),
-        _ => return Ok(false),
-    };
+/// Programs of a client that run for a while: the name of its usual one, and theirs.
+fn long_programs(client: &Client) -> (&'static str, &'static [&'static str]) {
+    match client.name {
+        "java" => ("Compat.java", &["Transactions.java", "Migration.java"]),
+        "python" => ("compat.py", &["transactions.py"]),
+        _ => ("", &[]),
+    }
+}
+
+/// Runs a client's longer program, and kills the server when it says that it is halfway.
+fn run_and_kill(client: &Client, usual: &str, own: &str, server: &mut Server) -> Result<()> {
     let started = Instant::now();
-    let arguments = client.command[1..].iter().map(|argument| argument.replace(program, own));
+    let arguments = client.command[1..].iter().map(|argument| argument.replace(usual, own));
     let mut child = Command::new(&client.command[0])
         .args(arguments)
         .arg(server.addr().to_string())
@@ -170,13 +178,13 @@ fn transactions(client: &Client, server: &mut Server) -> Result<bool> {
         if line == "halfway" {
             server.kill()?;
             server.start()?;
-            println!("{}: killed and started again in the middle of transactions", client.name);
+            println!("{}: killed and started again in the middle of {own}", client.name);
         } else {
             println!("{line} ({:.1} s)", started.elapsed().as_secs_f64());
         }
     }
     let status = child.wait()?;
-    if status.success() { Ok(true) } else { bail!("{} {own}: {status}", client.name) }
+    if status.success() { Ok(()) } else { bail!("{} {own}: {status}", client.name) }
 }
 
 /// Every client takes its group through a turn.
