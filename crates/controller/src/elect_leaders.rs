@@ -5,8 +5,9 @@ use milena_protocol::ErrorCode;
 use milena_protocol::messages::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use milena_protocol::messages::{ElectLeadersRequest, ElectLeadersResponse, PartitionChangeRecord};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Messages};
 use crate::limits::{MAX_RECORDS, check_records};
+use crate::name::shown;
 use crate::view::{Records, View};
 
 type Change = PartitionChangeRecord<'static>;
@@ -34,10 +35,11 @@ pub fn refuse_elections<'a>(
     error: &ApiError,
     version: i16,
 ) -> ElectLeadersResponse<'a> {
+    let mut messages = Messages::new();
     let topics = request.topic_partitions.iter().flatten();
     let refused = topics.map(|topic| ReplicaElectionResult {
         topic: topic.topic.clone(),
-        partition_result: topic.partitions.iter().map(|&index| result(index, Err(error))).collect(),
+        partition_result: topic.partitions.iter().map(|&index| result(index, Err(error), &mut messages)).collect(),
     });
     let replica_election_results = refused.collect();
     let error_code = if version == 0 { ErrorCode::NONE } else { error.code }.0;
@@ -59,9 +61,9 @@ fn decide<'a>(
         1 => Kind::Unclean,
         other => return Err(ApiError::new(ErrorCode::INVALID_REQUEST, format!("Unknown election type {other}"))),
     };
-    let (mut records, mut results) = (Records::new(), Vec::new());
+    let (mut records, mut results, mut messages) = (Records::new(), Vec::new(), Messages::new());
     let mut elect = |index: i32, change: Result<Change, ApiError>| {
-        let answer = result(index, change.as_ref().map(|_| ()));
+        let answer = result(index, change.as_ref().map(|_| ()), &mut messages);
         // Beyond that nothing is changed, however often a partition is named.
         if records.len() <= MAX_RECORDS {
             records.extend(change.ok().map(Into::into));
@@ -90,11 +92,11 @@ fn decide<'a>(
     Ok((records, ElectLeadersResponse { replica_election_results: results, ..Default::default() }))
 }
 
-fn result(partition_id: i32, outcome: Result<(), &ApiError>) -> PartitionResult<'static> {
+fn result(partition_id: i32, outcome: Result<(), &ApiError>, messages: &mut Messages) -> PartitionResult<'static> {
     PartitionResult {
         partition_id,
         error_code: outcome.err().map_or(ErrorCode::NONE, |error| error.code).0,
-        error_message: outcome.err().and_then(|error| error.message.clone()),
+        error_message: outcome.err().and_then(|error| messages.of(error)),
     }
 }
 
@@ -104,7 +106,7 @@ fn is_not_needed(change: &Result<Change, ApiError>) -> bool {
 
 fn change_in(image: &Image, name: &str, index: i32, kind: Kind) -> Result<Change, ApiError> {
     let unknown = |what: String| ApiError::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, what);
-    let topic = image.topics().get(name).ok_or_else(|| unknown(format!("No such topic as {name}")))?;
+    let topic = image.topics().get(name).ok_or_else(|| unknown(format!("No such topic as {}", shown(name))))?;
     let partition = topic.partition(index).ok_or_else(|| unknown(format!("No such partition as {name}-{index}")))?;
     change(image, topic, index, partition, kind)
 }
@@ -238,6 +240,19 @@ mod tests {
         let node = node(&[(&[1, 2], &[1, 2], 2)]);
         let (changes, results) = elect(&node, 0, Some(&[0; 2 * MAX_RECORDS]));
         assert_eq!((changes.len(), results[0]), (0, (0, ErrorCode::POLICY_VIOLATION.0)));
+    }
+
+    #[test]
+    fn the_answer_to_very_many_partitions_stays_small() {
+        let partitions = vec![0; 50_000];
+        let topics = vec![TopicPartitions { topic: "x".repeat(30_000).into(), partitions: partitions.into() }];
+        let request = ElectLeadersRequest { topic_partitions: Some(topics), election_type: 0, timeout_ms: 1 };
+        let node = node(&[]);
+        let (_, answer) = elect_leaders(node.view(), &request, 1);
+        let results = &answer.replica_election_results[0].partition_result;
+        assert!(results.iter().all(|result| result.error_code == ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0));
+        let told = results.iter().filter_map(|result| result.error_message.as_deref().map(str::len)).sum::<usize>();
+        assert!(told < 300_000, "{told} bytes");
     }
 
     #[test]

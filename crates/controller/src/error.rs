@@ -35,6 +35,28 @@ impl ApiError {
     }
 }
 
+/// Refusals of one answer that have their messages.
+const MOST_MESSAGES: usize = 1000;
+
+/// The messages of one answer. Where a request names very many partitions, the refusals behind the first ones have only their codes, so that
+/// the answer stays small beside the request.
+pub(crate) struct Messages {
+    left: usize,
+}
+
+impl Messages {
+    /// None is given out yet.
+    pub(crate) fn new() -> Self {
+        Self { left: MOST_MESSAGES }
+    }
+
+    /// The message of an error, as long as there are any.
+    pub(crate) fn of(&mut self, error: &ApiError) -> Option<Cow<'static, str>> {
+        self.left = self.left.checked_sub(1)?;
+        error.message.clone()
+    }
+}
+
 impl From<AlterError> for ApiError {
     fn from(error: AlterError) -> Self {
         Self::new(ErrorCode(error.code()), error.to_string())
@@ -44,6 +66,14 @@ impl From<AlterError> for ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_refusals_the_first_ones_have_messages() {
+        let (error, mut messages) = (ApiError::new(ErrorCode::INVALID_CONFIG, "m"), Messages::new());
+        let told = (0..MOST_MESSAGES + 9).filter(|_| messages.of(&error).is_some());
+        assert_eq!(told.count(), MOST_MESSAGES);
+        assert!(messages.of(&error).is_none());
+    }
 
     #[test]
     fn a_message_is_never_longer_than_its_field() {

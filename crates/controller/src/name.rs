@@ -27,6 +27,11 @@ pub fn validate_topic_name(name: &str) -> Result<(), ApiError> {
     Err(ApiError::new(ErrorCode::INVALID_TOPIC_EXCEPTION, format!("Topic name is invalid: {reason}")))
 }
 
+/// A name that a request has, as messages repeat it: longer ones are no topics'.
+pub(crate) fn shown(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_NAME_LENGTH)]
+}
+
 /// Whether a name has a character that metrics cannot tell from another one.
 pub(crate) fn has_collision_characters(name: &str) -> bool {
     name.contains(['.', '_'])

@@ -19,8 +19,9 @@ use milena_protocol::messages::{
 use milena_protocol::{ErrorCode, Uuid};
 
 use crate::assignment::check_manual;
-use crate::error::ApiError;
+use crate::error::{ApiError, Messages};
 use crate::limits::{MAX_RECORDS, check_records};
+use crate::name::shown;
 use crate::view::{Records, View};
 
 type Change = PartitionChangeRecord<'static>;
@@ -76,12 +77,13 @@ fn respond<'a>(
     request: &AlterPartitionReassignmentsRequest<'a>,
     mut outcome: impl FnMut(&str, &ReassignablePartition<'a>) -> Result<(), ApiError>,
 ) -> Vec<ReassignableTopicResponse<'a>> {
+    let mut messages = Messages::new();
     let mut respond = |topic: &str, partition: &ReassignablePartition<'a>| {
-        let error = outcome(topic, partition).err().unwrap_or(ApiError::code(ErrorCode::NONE));
+        let error = outcome(topic, partition).err();
         ReassignablePartitionResponse {
             partition_index: partition.partition_index,
-            error_code: error.code.0,
-            error_message: error.message,
+            error_code: error.as_ref().map_or(ErrorCode::NONE, |error| error.code).0,
+            error_message: error.and_then(|error| messages.of(&error)),
         }
     };
     let topics = request.topics.iter().map(|topic| ReassignableTopicResponse {
@@ -99,7 +101,8 @@ fn alter(
     same_factor: bool,
 ) -> Result<Option<Change>, ApiError> {
     let unknown = |what: String| ApiError::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, what);
-    let topic = image.topics().get(name).ok_or_else(|| unknown(format!("Unable to find a topic named {name}.")))?;
+    let topic =
+        image.topics().get(name).ok_or_else(|| unknown(format!("Unable to find a topic named {}.", shown(name))))?;
     let index = asked.partition_index;
     let partition = topic.partition(index);
     let partition = partition.ok_or_else(|| unknown(format!("Unable to find partition {name}:{index}.")))?;
