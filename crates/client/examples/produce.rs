@@ -39,9 +39,6 @@ async fn produce<'a>(
         let len = digits.len().min(size);
         value[..len].copy_from_slice(&digits[..len]);
         last = Some(producer.send(&Record::to(topic).value(&value)).await?);
-        if number % 1000 == 0 {
-            tokio::task::yield_now().await;
-        }
     }
     producer.flush().await;
     if let Some(last) = last {

@@ -26,6 +26,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::Instrument;
 
@@ -145,6 +146,8 @@ impl Producer {
     }
 
     async fn send_any(&self, record: &Record<'_>) -> Result<Delivery, Error> {
+        // Who sends record after record must let the sender have its turn.
+        consume_budget().await;
         let timestamp = record.timestamp.unwrap_or_else(now_ms);
         match self.0.accumulator.append(record, timestamp) {
             Ok(delivery) => Ok(delivery),

@@ -356,3 +356,13 @@ async fn close_ends_what_can_not_be_delivered_when_its_patience_is_over() {
     assert!(matches!(lost.await, Err(crate::Error::Closed)));
     client.close(Duration::from_secs(1)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn records_go_out_while_their_sender_has_no_pause() {
+    let broker = FakeBroker::new(1, 0, usize::MAX);
+    let producer = client(&broker).producer().batch_size(200).build().unwrap();
+    for _ in 0..5000 {
+        producer.send(&Record::to(TOPIC).partition(0).value("1")).await.unwrap();
+    }
+    assert!(!broker.values(0).is_empty());
+}
