@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::differential::context::{Context, version};
 
 /// Lists that depend on what else the server has seen.
-const ANY: [(&str, &[&str]); 9] = [
+const ANY: [(&str, &[&str]); 8] = [
     ("ApiVersions", &["apiKeys", "supportedFeatures", "finalizedFeaturesEpoch", "finalizedFeatures"]),
     ("DescribeLogDirs", &["results"]),
     ("DescribeTopicPartitions", &["topics"]),
@@ -15,7 +15,6 @@ const ANY: [(&str, &[&str]); 9] = [
     ("ListGroups", &["groups"]),
     ("ListTransactions", &["transactionStates"]),
     ("Metadata", &["topics"]),
-    ("DescribeQuorum", &[]),
 ];
 
 pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {

@@ -5,6 +5,7 @@ mod client;
 mod flow;
 mod offsets;
 mod produce;
+mod readers;
 
 use anyhow::Result;
 use serde_json::{Value, json};

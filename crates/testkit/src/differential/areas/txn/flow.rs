@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::client::{self, Producer, Protocol};
-use super::named;
+use super::{named, readers};
 use crate::batch::{Batch, Stored};
 use crate::differential::context::{Context, fetch_body};
 
@@ -16,6 +16,8 @@ pub(super) fn run(cx: &mut Context<'_>, protocol: &Protocol, what: &str) -> Resu
     let t = topic.as_str();
     Ok(Some(match what {
         "commit" => commit(cx, protocol, t)?,
+        "abort" => readers::abort(cx, protocol, t)?,
+        "interleaved" => readers::interleaved(cx, t)?,
         "open" => open(cx, protocol, t)?,
         "one-marker" => one_marker(cx, protocol, t)?,
         "two-partitions" => {

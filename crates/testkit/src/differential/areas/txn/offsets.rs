@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::client::{self, NEW, OLD, Producer, code};
 use super::named;
+use crate::differential::areas::members::Member;
 use crate::differential::context::{Context, version};
 
 pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
@@ -47,6 +48,7 @@ fn single(cx: &mut Context<'_>, what: &str) -> Result<Option<Value>> {
             let older = txn_commit(cx, 5, &topic, other(producer.epoch - 1), json!({}))?;
             json!([older, txn_commit(cx, 5, &topic, other(producer.epoch + 1), json!({}))?])
         }
+        "member-ok" => by_members(cx, &topic, producer)?,
         "abort" => {
             plain_commit(cx, &topic, 0, 3)?;
             txn_commit(cx, 5, &topic, producer, json!({}))?;
@@ -109,6 +111,18 @@ fn txn_commit(cx: &mut Context<'_>, v: i16, topic: &str, producer: Producer, mor
         body[key.as_str()] = value.clone();
     }
     cx.ask("TxnOffsetCommit", v, body)
+}
+
+/// A member, in its generation and in another one, and a stranger.
+fn by_members(cx: &mut Context<'_>, topic: &str, producer: Producer) -> Result<Value> {
+    let member = Member::stable(cx, 5)?;
+    let x = cx.name("x");
+    add(cx, 3, &x, producer)?;
+    let mut by = |id: &str, generation: i64| {
+        txn_commit(cx, 3, topic, producer, json!({"memberId": id, "generationIdOrMemberEpoch": generation}))
+    };
+    let (right, wrong) = (by(&member.id, member.generation)?, by(&member.id, member.generation + 5)?);
+    Ok(json!([right, wrong, by("stranger", member.generation)?]))
 }
 
 fn plain_commit(cx: &mut Context<'_>, topic: &str, partition: i32, offset: i64) -> Result<()> {
