@@ -38,6 +38,7 @@ pub fn serve(frames: &mut [&mut [u8]], ports: &Ports, replies: &mut Replies<'_>)
     if plan.requests.iter().any(|request| request.transactional_id.is_some()) {
         let always_verify = ports.config().transaction_partition_verification_enable();
         verify::verify(frames, &mut plan, &ports.coordinators, always_verify, now_ms);
+        check::transactional(frames, &mut plan);
     }
     append::append(frames, &mut plan, now_ms);
     if plan.parts.iter().any(|part| part.awaits > 0) {

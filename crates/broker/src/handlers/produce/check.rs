@@ -110,7 +110,7 @@ fn check_part(part: &mut Part, frame: &[u8], version: i16, acks: i16) -> bool {
                 part.refuse(ErrorCode::INVALID_REQUIRED_ACKS, None);
             } else if is_internal(&partition.topic.name) {
                 part.refuse(ErrorCode::INVALID_TOPIC_EXCEPTION, None);
-            } else {
+            } else if !batch.is_transactional() {
                 check_batch(part, &batch, &partition);
             }
             part.error == ErrorCode::NONE && batch.is_transactional()
@@ -118,6 +118,16 @@ fn check_part(part: &mut Part, frame: &[u8], version: i16, acks: i16) -> bool {
         Err(error) => {
             part.refuse(error, None);
             false
+        }
+    }
+}
+
+/// Checks the headers of batches of transactions, which come after what their coordinators say of them.
+pub(super) fn transactional(frames: &[&mut [u8]], plan: &mut Plan) {
+    for part in plan.parts.iter_mut().filter(|part| part.is_good()) {
+        let batch = Batch::parse(&frames[part.frame][part.batch.clone()]).ok();
+        if let (Some(batch), Some(partition)) = (batch.filter(Batch::is_transactional), part.partition.clone()) {
+            check_batch(part, &batch, &partition);
         }
     }
 }

@@ -11,6 +11,13 @@ use crate::differential::context::{Context, version};
 pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
     match id {
         ["not-added", v] => version(v).map_or(Ok(None), |v| not_added(cx, v).map(Some)),
+        ["not-added-corrupt", v] => version(v).map_or(Ok(None), |v| {
+            let topic = cx.create("t", 1, &[])?;
+            let producer = Producer::new(cx)?;
+            let batch = Batch { crc: Some(1), ..producer.batch(cx, 0, &["a"]) };
+            let answer = client::produce(cx, v, &topic, 0, &batch)?;
+            Ok(Some(cx.names.normal(&answer)))
+        }),
         ["recompressed"] => recompressed(cx).map(Some),
         [what] => single(cx, what),
         _ => Ok(None),
