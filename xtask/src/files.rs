@@ -6,6 +6,7 @@ mod broken;
 mod clients;
 mod compacted;
 mod damage;
+mod damaged;
 mod dump;
 mod faces;
 mod failing;
@@ -34,7 +35,7 @@ const PARTITIONS: i32 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     server: crate::target::Target,
-    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, faces, broken, failing
+    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, faces, damaged, broken, failing
     #[arg(long)]
     only: Option<String>,
 }
@@ -42,13 +43,14 @@ pub(crate) struct Args {
 /// A part of the step: compares, and gives the number of comparisons.
 type Part = fn(&Options, &Path) -> Result<usize>;
 
-const PARTS: [(&str, Part); 8] = [
+const PARTS: [(&str, Part); 9] = [
     ("left", left),
     ("dump", dumps),
     ("hops", hops),
     ("compacted", compacted::compare),
     ("tools", tools::compare),
     ("faces", faces::compare),
+    ("damaged", damaged::compare),
     ("broken", |options, _| broken::starts(options)),
     ("failing", |options, _| failing::disks(options)),
 ];

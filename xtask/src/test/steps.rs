@@ -208,7 +208,7 @@ pub(super) fn files() -> Result<Outcome> {
         Err(why) => return Ok(skipped(why)),
     };
     let untraced = tools::need("strace", "strace").err();
-    let only = untraced.is_some().then_some("left,dump,hops,compacted,tools,faces,broken");
+    let only = untraced.is_some().then_some("left,dump,hops,compacted,tools,faces,damaged,broken");
     let checked = on_disk::check(milena()?, &libs, only)?;
     let skipped = untraced.map(|why| format!("failing disks: {why:#}")).into_iter().collect();
     Ok(Outcome { passed: checked, failures: Vec::new(), skipped })
