@@ -121,9 +121,10 @@ impl Member {
     pub(super) fn reconciled(&self, to: &Target<'_>) -> Self {
         match self.state {
             MemberState::Stable if self.epoch == to.epoch => self.without_unread(to),
-            MemberState::Stable | MemberState::UnreleasedPartitions => self.step(self.epoch, to),
             MemberState::UnrevokedPartitions if still_owns(&self.revoking, to.owned) => self.without_unread(to),
-            MemberState::UnrevokedPartitions => self.step(self.epoch + 1, to),
+            MemberState::Stable | MemberState::UnreleasedPartitions | MemberState::UnrevokedPartitions => {
+                self.step(self.epoch, to)
+            }
             MemberState::Unknown => self.step(to.epoch, to),
         }
     }

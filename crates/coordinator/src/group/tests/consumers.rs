@@ -180,6 +180,21 @@ fn what_a_member_reads_no_longer_it_gives_up_before_there_is_another_assignment(
 }
 
 #[test]
+fn a_member_that_must_give_up_more_than_it_has_given_up_stays_in_its_epoch() {
+    let mut bench = over(3);
+    let mut one = Consumer::new("a");
+    one.beat(&mut bench);
+    for (other, left) in [("b", 2), ("c", 1)] {
+        bench.advance(1_000);
+        Consumer::new(other).beat(&mut bench);
+        one.beat(&mut bench);
+        assert_eq!((one.epoch, one.owned.len()), (2, left));
+    }
+    one.beat(&mut bench);
+    assert_eq!((one.epoch, one.owned.len()), (4, 1));
+}
+
+#[test]
 fn silent_members_are_dropped_and_those_who_give_nothing_up() {
     let mut bench = over(2);
     let (mut a, mut b) = (Consumer::new("a"), Consumer::new("b"));
