@@ -56,3 +56,13 @@ fn what_is_advertised_is_what_the_registry_serves() {
     let registered = APIS.iter().map(|api| (api.key.0, api.advertised_min, *api.versions.end()));
     assert_eq!(advertised(&mut node.client()), registered.collect::<Vec<_>>());
 }
+
+#[test]
+fn the_consumer_protocol_is_unsupported_where_it_is_not_among_the_rebalance_protocols() {
+    let node = Node::start_with(&["group.coordinator.rebalance.protocols=classic"]);
+    let mut client = node.client();
+    let body = json!({"groupId": "g", "memberId": "m", "rebalanceTimeoutMs": 1000, "subscribedTopicNames": ["t"]});
+    assert_eq!(client.call("ConsumerGroupHeartbeat", 1, &body).unwrap()["errorCode"], 35);
+    let described = client.call("ConsumerGroupDescribe", 0, &json!({"groupIds": ["g"]})).unwrap();
+    assert_eq!((&described["groups"][0]["errorCode"], &described["groups"][0]["groupId"]), (&json!(35), &json!("g")));
+}
