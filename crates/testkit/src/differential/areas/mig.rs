@@ -143,6 +143,11 @@ fn code(cx: &mut Context<'_>, reply: &Value) -> Value {
     cx.names.normal(reply)["errorCode"].take()
 }
 
+/// Waits until a rebalance waits for members to join again.
+fn awaits_members(cx: &mut Context<'_>, group: &str) -> Result<()> {
+    cx.until(|cx| describe(cx, 0, group), |shown| shown["groupState"] == "PreparingRebalance").map(drop)
+}
+
 fn upgrade(cx: &mut Context<'_>, what: &str) -> Result<Option<Value>> {
     let outcome = match what {
         "stable" => {
@@ -174,7 +179,7 @@ fn upgrade(cx: &mut Context<'_>, what: &str) -> Result<Option<Value>> {
             let mut member = Member::alone(cx, reading(5, &[&topic]))?;
             let mut second = Member::new(cx, reading(5, &[&topic]))?;
             second.ask_with_id()?;
-            while describe(cx, 0, &member.group)?["groupState"] != "PreparingRebalance" {}
+            awaits_members(cx, &member.group)?;
             let joined = consumer(cx)?.beat()?;
             let told = second.joined()?;
             let beat = member.heartbeat(3)?;
@@ -196,22 +201,13 @@ fn upgrade(cx: &mut Context<'_>, what: &str) -> Result<Option<Value>> {
             let refused = consumer(cx)?.beat()?;
             cx.names.normal(&refused)
         }
-        "first-rebalance" => {
-            cx.coordinated()?;
-            let topic = cx.create("t", 1, &[])?;
-            let mut member = Member::new(cx, reading(3, &[&topic]))?;
-            member.ask_to_join()?;
-            while describe(cx, 0, &member.group)?["groupState"] != "PreparingRebalance" {}
-            let joined = consumer(cx)?.beat()?;
-            cx.names.normal(&joined)["errorCode"].take()
-        }
         "owned-twice" => {
             cx.coordinated()?;
             let topic = cx.create("t", 1, &[])?;
             let mut first = Member::alone(cx, reading(5, &[&topic]))?;
             let mut second = Member::new(cx, reading(5, &[&topic]))?;
             second.ask_with_id()?;
-            while describe(cx, 0, &first.group)?["groupState"] != "PreparingRebalance" {}
+            awaits_members(cx, &first.group)?;
             first.join()?;
             second.joined()?;
             let own = wire::base64(&assignment(&[(&topic, &[0])], &[]));
