@@ -39,6 +39,14 @@ fn body(cx: &Context<'_>, api: &str, v: i16) -> Value {
         "Produce" => json!({"acks": -1, "timeoutMs": 1000}),
         "ApiVersions" if v >= 3 => json!({"clientSoftwareName": "test", "clientSoftwareVersion": "1"}),
         "AddPartitionsToTxn" if v >= 4 => json!({"transactions": [{"transactionalId": cx.name("x")}]}),
+        // UNKNOWN, the default of every filter, ends the connection.
+        "DescribeAcls" => {
+            let mut any = json!({"resourceTypeFilter": 1, "operation": 1, "permissionType": 1});
+            if v >= 1 {
+                any["patternTypeFilter"] = 1.into();
+            }
+            any
+        }
         _ => json!({}),
     }
 }
