@@ -160,12 +160,6 @@ fn upgrade(cx: &mut Context<'_>, what: &str) -> Result<Option<Value>> {
             let steps = [code(cx, &beat), code(cx, &again), again["generationId"].clone(), code(cx, &synced)];
             json!([fields(cx, &joined, &["errorCode", "memberEpoch"]), shown, steps])
         }
-        "malformed" => {
-            let member = Member::stable(cx, 5)?;
-            cx.create("t", 1, &[])?;
-            let refused = consumer(cx)?.beat()?;
-            json!([cx.names.normal(&refused), describe(cx, 0, &member.group)?["groupState"]])
-        }
         "not-synced" => {
             cx.coordinated()?;
             let topic = cx.create("t", 1, &[])?;
