@@ -70,7 +70,7 @@ fn advice(error: &Error) -> Option<&'static str> {
         }
         E::TRANSACTIONAL_ID_NOT_FOUND => "`milena txn list` shows the transactions that there are.",
         E::OFFSET_OUT_OF_RANGE => "`milena offsets` shows where partitions begin and end.",
-        E::INVALID_CONFIG => "`milena config describe --all` shows the names and their values.",
+        E::INVALID_CONFIG => "`milena config describe TYPE NAME --all` shows the names and their values.",
         _ => return None,
     })
 }
