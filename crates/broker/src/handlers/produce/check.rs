@@ -82,7 +82,8 @@ fn place_in(frame: &[u8], records: Option<&Records<'_>>) -> Range<usize> {
     records.filter(|records| !records.is_empty()).and_then(|records| records.range_in(frame)).unwrap_or(0..0)
 }
 
-/// Kafka looks at the first headers of the partitions until one is transactional; one that can't be read before fails the whole request.
+/// Kafka looks at the first headers of the partitions until one is transactional; one that can't be read before that
+/// fails the whole request.
 fn check_leading_headers(parts: &mut [Part], frame: &[u8], has_transactional_id: bool) {
     let failure = parts.iter().find_map(|part| match batches(&frame[part.batch.clone()]).next() {
         Some(Err(BatchError::LengthTooSmall { .. } | BatchError::UnknownMagic(_))) => {
