@@ -240,7 +240,7 @@ impl Engine for Groups {
             Request::Heartbeat(request) => self.heartbeat(ticket, &request, cx),
             Request::Leave(request) => self.leave(ticket, &request, cx),
             Request::ConsumerHeartbeat(heartbeat) => self.consumer_heartbeat(ticket, &heartbeat, cx),
-            Request::DescribeConsumers(ids) => self.describe_consumers(ticket, ids, cx),
+            Request::DescribeConsumers(id) => self.describe_consumers(ticket, id, cx),
             Request::Commit { request, version } => self.commit(ticket, &request, Origin::Client { version }, cx),
             Request::CommitInTransaction { request, version, producer } => {
                 self.commit(ticket, &request, Origin::Transaction { producer, version }, cx);
@@ -250,8 +250,8 @@ impl Engine for Groups {
             }
             Request::DeleteOffsets(request) => self.delete_offsets(ticket, &request, cx),
             Request::List(filter) => self.list(ticket, &filter, cx),
-            Request::Describe(ids) => self.describe(ticket, ids, cx),
-            Request::DeleteGroups(ids) => self.delete_groups(ticket, ids, cx),
+            Request::Describe(id) => self.describe(ticket, id, cx),
+            Request::Delete(id) => self.delete(ticket, id, cx),
             Request::TopicsDeleted(topics) => self.topics_deleted(ticket, topics, cx),
         }
     }

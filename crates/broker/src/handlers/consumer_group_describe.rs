@@ -59,11 +59,10 @@ async fn describe<'r>(id: &'r Str<'r>, ports: &Ports) -> DescribedGroup<'r> {
     } else if id.is_empty() {
         Err(ErrorCode::INVALID_GROUP_ID)
     } else {
-        let ids = std::slice::from_ref(id);
-        ports.coordinators.groups().request(id, Request::DescribeConsumers(ids)).get().await
+        ports.coordinators.groups().request(id, Request::DescribeConsumers(id)).get().await
     };
     match answer {
-        Ok(GroupReply::DescribeConsumers(mut groups)) if groups.len() == 1 => groups.remove(0),
+        Ok(GroupReply::DescribeConsumers(group)) => group,
         other => {
             let error = other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);
             DescribedGroup { group_id: id.as_ref().into(), error_code: error.0, ..Default::default() }

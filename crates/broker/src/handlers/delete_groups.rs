@@ -24,15 +24,13 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
         let mut seen = BTreeSet::new();
         let mut results = Vec::with_capacity(asked.groups_names.len());
         for id in asked.groups_names.iter().filter(|id| seen.insert(&***id)) {
-            let ids = std::slice::from_ref(id);
-            match ports.coordinators.groups().request(id, Request::DeleteGroups(ids)).get().await {
-                Ok(GroupReply::DeleteGroups(deleted)) => results.extend(deleted),
+            results.push(match ports.coordinators.groups().request(id, Request::Delete(id)).get().await {
+                Ok(GroupReply::Delete(deleted)) => deleted,
                 other => {
                     let error = other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);
-                    let group_id = id.as_ref().into();
-                    results.push(DeletableGroupResult { group_id, error_code: error.0, ..Default::default() });
+                    DeletableGroupResult { group_id: id.as_ref().into(), error_code: error.0, ..Default::default() }
                 }
-            }
+            });
         }
         frame(|out| call.answer(out, &DeleteGroupsResponse { results, ..Default::default() }))
     })

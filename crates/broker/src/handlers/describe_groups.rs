@@ -34,8 +34,7 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
         let mut groups = Vec::with_capacity(asked.groups.len());
         let mut room = Room::default();
         for id in &asked.groups {
-            let ids = std::slice::from_ref(id);
-            let answer = ports.coordinators.groups().request(id, Request::Describe(ids)).get().await;
+            let answer = ports.coordinators.groups().request(id, Request::Describe(id)).get().await;
             let group = described(id, answer, asked.include_authorized_operations, version);
             room.take(bytes_of(&group))?;
             groups.push(group);
@@ -60,7 +59,7 @@ fn described<'r>(
     version: i16,
 ) -> DescribedGroup<'r> {
     let mut group = match answer {
-        Ok(GroupReply::Describe(mut groups)) if groups.len() == 1 => groups.remove(0),
+        Ok(GroupReply::Describe(group)) => group,
         other => {
             let error = other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);
             return DescribedGroup { group_id: id.as_ref().into(), error_code: error.0, ..Default::default() };

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use milena_protocol::ErrorCode;
-use milena_protocol::Str;
 use milena_protocol::messages::delete_groups_response::DeletableGroupResult;
 use milena_protocol::messages::describe_groups_response::DescribedGroup;
 use milena_protocol::messages::list_groups_response::ListedGroup;
@@ -43,34 +42,30 @@ impl Groups {
         cx.reply_when_committed(ticket, Reply::List(listed));
     }
 
-    pub(super) fn describe(&self, ticket: Ticket, ids: &[Str<'_>], cx: &mut GroupCx<'_, '_>) {
-        let described = ids.iter().map(|id| match self.groups.get(&**id) {
+    pub(super) fn describe(&self, ticket: Ticket, id: &str, cx: &mut GroupCx<'_, '_>) {
+        let described = match self.groups.get(id) {
             Some(group) => group.describe(),
-            None => DescribedGroup { group_id: id.to_string().into(), group_state: DEAD.into(), ..Default::default() },
-        });
-        let described = described.collect();
+            None => DescribedGroup { group_id: id.to_owned().into(), group_state: DEAD.into(), ..Default::default() },
+        };
         cx.reply_when_committed(ticket, Reply::Describe(described));
     }
 
-    pub(super) fn delete_groups(&self, ticket: Ticket, ids: &[Str<'_>], cx: &mut GroupCx<'_, '_>) {
+    pub(super) fn delete(&self, ticket: Ticket, id: &str, cx: &mut GroupCx<'_, '_>) {
         let mut records = cx.records();
-        let mut results = Vec::with_capacity(ids.len());
-        for id in ids {
-            let error = match self.is_group_empty(id) {
-                None => ErrorCode::GROUP_ID_NOT_FOUND,
-                Some(false) => ErrorCode::NON_EMPTY_GROUP,
-                Some(true) => {
-                    for (topic, partition) in self.offsets.keys_of_group(id) {
-                        records.remove(&offset_key(id, topic, partition));
-                    }
-                    self.remove_group(id, &mut records);
-                    ErrorCode::NONE
+        let error = match self.is_group_empty(id) {
+            None => ErrorCode::GROUP_ID_NOT_FOUND,
+            Some(false) => ErrorCode::NON_EMPTY_GROUP,
+            Some(true) => {
+                for (topic, partition) in self.offsets.keys_of_group(id) {
+                    records.remove(&offset_key(id, topic, partition));
                 }
-            };
-            let group_id = id.to_string().into();
-            results.push(DeletableGroupResult { group_id, error_code: error.0, ..Default::default() });
-        }
-        cx.write(records, After::Deleted(ticket, Reply::DeleteGroups(results)));
+                self.remove_group(id, &mut records);
+                ErrorCode::NONE
+            }
+        };
+        let group_id = id.to_owned().into();
+        let deleted = DeletableGroupResult { group_id, error_code: error.0, ..Default::default() };
+        cx.write(records, After::Deleted(ticket, Reply::Delete(deleted)));
     }
 
     pub(super) fn delete_offsets(&self, ticket: Ticket, request: &OffsetDeleteRequest<'_>, cx: &mut GroupCx<'_, '_>) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use milena_protocol::ErrorCode;
 use milena_protocol::messages::consumer_group_describe_response;
 use milena_protocol::messages::delete_groups_response::DeletableGroupResult;
 use milena_protocol::messages::describe_groups_response::DescribedGroup;
@@ -14,7 +15,6 @@ use milena_protocol::messages::{
     JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, OffsetCommitRequest,
     OffsetDeleteRequest, OffsetDeleteResponse, SyncGroupRequest, SyncGroupResponse,
 };
-use milena_protocol::{ErrorCode, Str};
 
 use super::consumer::Metadata;
 use super::fetch::FetchedGroup;
@@ -107,8 +107,8 @@ pub enum Request<'r> {
     Leave(LeaveGroupRequest<'r>),
     /// ConsumerGroupHeartbeat.
     ConsumerHeartbeat(ConsumerHeartbeat<'r>),
-    /// ConsumerGroupDescribe.
-    DescribeConsumers(&'r [Str<'r>]),
+    /// ConsumerGroupDescribe of one group.
+    DescribeConsumers(&'r str),
     /// OffsetCommit. Topics exist, and have their names and ids.
     Commit {
         /// The request.
@@ -139,10 +139,10 @@ pub enum Request<'r> {
     DeleteOffsets(OffsetDeleteRequest<'r>),
     /// ListGroups.
     List(ListFilter<'r>),
-    /// DescribeGroups.
-    Describe(&'r [Str<'r>]),
-    /// DeleteGroups.
-    DeleteGroups(&'r [Str<'r>]),
+    /// DescribeGroups of one group.
+    Describe(&'r str),
+    /// DeleteGroups of one group.
+    Delete(&'r str),
     /// Topics are gone, and so their offsets.
     TopicsDeleted(DeletedTopics<'r>),
 }
@@ -161,7 +161,7 @@ pub enum Reply {
     /// To [`Request::ConsumerHeartbeat`].
     ConsumerHeartbeat(ConsumerGroupHeartbeatResponse<'static>),
     /// To [`Request::DescribeConsumers`].
-    DescribeConsumers(Vec<consumer_group_describe_response::DescribedGroup<'static>>),
+    DescribeConsumers(consumer_group_describe_response::DescribedGroup<'static>),
     /// To [`Request::Commit`] and [`Request::CommitInTransaction`], with names and ids of the topics.
     Commit(Vec<OffsetCommitResponseTopic<'static>>),
     /// To [`Request::Fetch`].
@@ -171,9 +171,9 @@ pub enum Reply {
     /// To [`Request::List`].
     List(Vec<ListedGroup<'static>>),
     /// To [`Request::Describe`]; a group that does not exist is Dead.
-    Describe(Vec<DescribedGroup<'static>>),
-    /// To [`Request::DeleteGroups`].
-    DeleteGroups(Vec<DeletableGroupResult<'static>>),
+    Describe(DescribedGroup<'static>),
+    /// To [`Request::Delete`].
+    Delete(DeletableGroupResult<'static>),
     /// To [`Request::TopicsDeleted`].
     TopicsDeleted,
 }
@@ -186,11 +186,8 @@ impl Reply {
             Self::DeleteOffsets(_) => {
                 Self::DeleteOffsets(OffsetDeleteResponse { error_code: error.0, ..Default::default() })
             }
-            Self::DeleteGroups(mut results) => {
-                for result in results.iter_mut().filter(|result| result.error_code == 0) {
-                    result.error_code = error.0;
-                }
-                Self::DeleteGroups(results)
+            Self::Delete(deleted) if deleted.error_code == 0 => {
+                Self::Delete(DeletableGroupResult { error_code: error.0, ..deleted })
             }
             other => other,
         }

@@ -162,8 +162,7 @@ fn heartbeat(bench: &mut Group, member: &str, generation: i32) -> ErrorCode {
 }
 
 fn describe(bench: &mut Group) -> (String, Vec<String>) {
-    let Reply::Describe(mut groups) = bench.ask(Request::Describe(&["g".into()])) else { panic!("another answer") };
-    let group = groups.remove(0);
+    let Reply::Describe(group) = bench.ask(Request::Describe("g")) else { panic!("another answer") };
     let members = group.members.iter().map(|member| member.member_id.to_string()).collect();
     (group.group_state.into(), members)
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use milena_protocol::ErrorCode;
-use milena_protocol::Str;
 use milena_protocol::messages::consumer_group_describe_response::{
     Assignment, DescribedGroup, Member as Described, TopicPartitions,
 };
@@ -24,18 +23,16 @@ const CLASSIC_MEMBER: i8 = 0;
 const CONSUMER_MEMBER: i8 = 1;
 
 impl Groups {
-    pub(in crate::group) fn describe_consumers(&self, ticket: Ticket, ids: &[Str<'_>], cx: &mut GroupCx<'_, '_>) {
-        let metadata = &cx.settings().metadata;
-        let described = ids.iter().map(|id| match self.consumers.get(&**id) {
-            Some(group) => group.describe(id, &**metadata),
+    pub(in crate::group) fn describe_consumers(&self, ticket: Ticket, id: &str, cx: &mut GroupCx<'_, '_>) {
+        let described = match self.consumers.get(id) {
+            Some(group) => group.describe(id, &*cx.settings().metadata),
             None => DescribedGroup {
                 error_code: ErrorCode::GROUP_ID_NOT_FOUND.0,
                 error_message: Some(clipped(format!("Group {id} not found.")).into()),
-                group_id: id.to_string().into(),
+                group_id: id.to_owned().into(),
                 ..Default::default()
             },
-        });
-        let described = described.collect();
+        };
         cx.reply_when_committed(ticket, Reply::DescribeConsumers(described));
     }
 }

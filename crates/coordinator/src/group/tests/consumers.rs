@@ -90,10 +90,7 @@ pub(super) fn over(partitions: usize) -> Group {
 
 /// State, epoch and assignment epoch.
 pub(super) fn described(bench: &mut Group) -> (String, i32, i32) {
-    let Reply::DescribeConsumers(mut groups) = bench.ask(Request::DescribeConsumers(&["g".into()])) else {
-        panic!("another answer")
-    };
-    let group = groups.remove(0);
+    let Reply::DescribeConsumers(group) = bench.ask(Request::DescribeConsumers("g")) else { panic!("another answer") };
     (group.group_state.into(), group.group_epoch, group.assignment_epoch)
 }
 
