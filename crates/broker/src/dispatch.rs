@@ -43,7 +43,7 @@ impl Dispatch {
         match api.handler {
             Handler::Now(handle) => replies.try_ready(|out| handle(&call, &self.ports, out)),
             Handler::Either(handle) => handle(&call, &self.ports, replies),
-            Handler::Produce => self.produce(&mut [frame], replies),
+            Handler::Produce => unreachable!("serve_produce takes every version that is served"),
             Handler::Decided(decide, refuse) => {
                 let request = OwnedRequest::new(&call, replies);
                 later(decided::answer(request, self.ports.controller.clone(), decide, refuse), replies);
@@ -66,12 +66,8 @@ impl Dispatch {
         if taken.is_empty() {
             return Ok(false);
         }
-        self.produce(&mut taken, replies)?;
+        produce::serve(&mut taken, &self.ports, replies)?;
         Ok(true)
-    }
-
-    fn produce(&self, frames: &mut [&mut [u8]], replies: &mut Replies<'_>) -> Result<(), Refusal> {
-        produce::serve(frames, &self.ports, replies)
     }
 }
 

@@ -45,39 +45,7 @@ pub enum Handler {
 }
 
 impl Api {
-    /// An API that answers from memory.
-    pub const fn now(
-        key: ApiKey,
-        versions: RangeInclusive<i16>,
-        handle: fn(&Call<'_>, &Ports, &mut Outgoing) -> Result<(), Refusal>,
-    ) -> Self {
-        Self::new(key, versions, Handler::Now(handle))
-    }
-
-    /// An API that the controller decides.
-    pub const fn decided(key: ApiKey, versions: RangeInclusive<i16>, decide: Decide, refuse: Refuse) -> Self {
-        Self::new(key, versions, Handler::Decided(decide, refuse))
-    }
-
-    /// An API that waits.
-    pub const fn later(
-        key: ApiKey,
-        versions: RangeInclusive<i16>,
-        handle: fn(OwnedRequest, Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>>,
-    ) -> Self {
-        Self::new(key, versions, Handler::Later(handle))
-    }
-
-    /// An API that answers at once or later, as it turns out.
-    pub const fn either(
-        key: ApiKey,
-        versions: RangeInclusive<i16>,
-        handle: fn(&Call<'_>, &Arc<Ports>, &mut Replies<'_>) -> Result<(), Refusal>,
-    ) -> Self {
-        Self::new(key, versions, Handler::Either(handle))
-    }
-
-    /// An API with any kind of handler.
+    /// An API of which every version that is served is final, and advertised.
     pub const fn new(key: ApiKey, versions: RangeInclusive<i16>, handler: Handler) -> Self {
         Self { key, advertised_min: *versions.start(), versions, unfinished: None, handler }
     }

@@ -14,11 +14,11 @@ use super::end_txn::{FIRST_FENCED_VERSION, fenced};
 use super::find_coordinator::GROUPS_TOPIC;
 use crate::coordinators::Answer;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
 
 /// The registry's line.
-pub const API: Api = Api::either(ApiKey::ADD_OFFSETS_TO_TXN, 0..=4, serve);
+pub const API: Api = Api::new(ApiKey::ADD_OFFSETS_TO_TXN, 0..=4, Handler::Either(serve));
 
 fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let asked: AddOffsetsToTxnRequest<'_> = call.request()?;

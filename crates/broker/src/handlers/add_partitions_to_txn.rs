@@ -18,12 +18,12 @@ use milena_protocol::{ApiKey, ErrorCode, Str};
 use super::end_txn::{FIRST_FENCED_VERSION, fenced};
 use crate::dispatch::frame;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::replicas::is_internal;
 use crate::request::{OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::ADD_PARTITIONS_TO_TXN, 0..=5, handle);
+pub const API: Api = Api::new(ApiKey::ADD_PARTITIONS_TO_TXN, 0..=5, Handler::Later(handle));
 
 /// First version that brokers speak; those before are the clients'.
 const FIRST_BROKER_VERSION: i16 = 4;

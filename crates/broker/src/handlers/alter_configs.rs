@@ -6,11 +6,11 @@ use milena_protocol::messages::alter_configs_response::AlterConfigsResourceRespo
 use milena_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::decided(ApiKey::ALTER_CONFIGS, 0..=2, decide, refuse);
+pub const API: Api = Api::new(ApiKey::ALTER_CONFIGS, 0..=2, Handler::Decided(decide, refuse));
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: AlterConfigsRequest<'_> = call.request()?;

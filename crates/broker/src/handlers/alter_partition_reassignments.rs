@@ -5,11 +5,11 @@ use milena_net::Outgoing;
 use milena_protocol::messages::AlterPartitionReassignmentsRequest;
 use milena_protocol::{ApiKey, ErrorCode};
 
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal, Room};
 
 /// The registry's line.
-pub const API: Api = Api::decided(ApiKey::ALTER_PARTITION_REASSIGNMENTS, 0..=1, decide, refuse);
+pub const API: Api = Api::new(ApiKey::ALTER_PARTITION_REASSIGNMENTS, 0..=1, Handler::Decided(decide, refuse));
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: AlterPartitionReassignmentsRequest<'_> = call.request()?;

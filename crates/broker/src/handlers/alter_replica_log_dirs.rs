@@ -14,12 +14,12 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
 use crate::storage::Move;
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::ALTER_REPLICA_LOG_DIRS, 1..=2, handle);
+pub const API: Api = Api::new(ApiKey::ALTER_REPLICA_LOG_DIRS, 1..=2, Handler::Later(handle));
 
 fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {

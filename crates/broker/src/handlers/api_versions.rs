@@ -12,11 +12,11 @@ use milena_protocol::messages::api_versions_response::{
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::ports::{Node, Ports};
-use crate::registry::{APIS, Api};
+use crate::registry::{APIS, Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::API_VERSIONS, 0..=5, handle);
+pub const API: Api = Api::new(ApiKey::API_VERSIONS, 0..=5, Handler::Now(handle));
 
 /// First version in which the client says what software it is.
 const FIRST_SOFTWARE_VERSION: i16 = 3;

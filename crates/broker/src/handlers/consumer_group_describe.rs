@@ -13,11 +13,11 @@ use milena_protocol::{ApiKey, ErrorCode, Str};
 use crate::authorized_operations;
 use crate::dispatch::frame;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal, Room};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::CONSUMER_GROUP_DESCRIBE, 0..=1, handle);
+pub const API: Api = Api::new(ApiKey::CONSUMER_GROUP_DESCRIBE, 0..=1, Handler::Later(handle));
 
 fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {

@@ -9,11 +9,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::coordinators::Answer;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
 
 /// The registry's line.
-pub const API: Api = Api::either(ApiKey::CONSUMER_GROUP_HEARTBEAT, 0..=1, serve);
+pub const API: Api = Api::new(ApiKey::CONSUMER_GROUP_HEARTBEAT, 0..=1, Handler::Either(serve));
 
 /// First version in which members bring their own ids.
 const FIRST_OWN_ID_VERSION: i16 = 1;

@@ -7,11 +7,11 @@ use milena_protocol::messages::create_partitions_response::CreatePartitionsTopic
 use milena_protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::decided(ApiKey::CREATE_PARTITIONS, 0..=3, decide, refuse);
+pub const API: Api = Api::new(ApiKey::CREATE_PARTITIONS, 0..=3, Handler::Decided(decide, refuse));
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: CreatePartitionsRequest<'_> = call.request()?;

@@ -8,11 +8,11 @@ use milena_protocol::messages::create_topics_response::CreatableTopicResult;
 use milena_protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::decided(ApiKey::CREATE_TOPICS, 2..=7, decide, refuse);
+pub const API: Api = Api::new(ApiKey::CREATE_TOPICS, 2..=7, Handler::Decided(decide, refuse));
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: CreateTopicsRequest<'_> = call.request()?;

@@ -11,11 +11,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::DELETE_GROUPS, 0..=3, handle);
+pub const API: Api = Api::new(ApiKey::DELETE_GROUPS, 0..=3, Handler::Later(handle));
 
 fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {

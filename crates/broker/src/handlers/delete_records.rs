@@ -15,12 +15,12 @@ use milena_protocol::{ApiKey, ErrorCode};
 use crate::dispatch::frame;
 use crate::partition::Partition;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::replicas::{Topics, is_internal};
 use crate::request::{OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::DELETE_RECORDS, 0..=2, handle);
+pub const API: Api = Api::new(ApiKey::DELETE_RECORDS, 0..=2, Handler::Later(handle));
 
 /// Stands for the high watermark.
 const HIGH_WATERMARK: i64 = -1;

@@ -6,11 +6,11 @@ use milena_protocol::messages::delete_topics_response::DeletableTopicResult;
 use milena_protocol::messages::{DeleteTopicsRequest, DeleteTopicsResponse};
 use milena_protocol::{ApiKey, ErrorCode, Uuid};
 
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::decided(ApiKey::DELETE_TOPICS, 1..=6, decide, refuse);
+pub const API: Api = Api::new(ApiKey::DELETE_TOPICS, 1..=6, Handler::Decided(decide, refuse));
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: DeleteTopicsRequest<'_> = call.request()?;

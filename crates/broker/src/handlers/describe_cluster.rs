@@ -11,11 +11,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 use crate::authorized_operations;
 use crate::cluster_view::ClusterView;
 use crate::ports::{Node, Ports};
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::DESCRIBE_CLUSTER, 0..=2, handle);
+pub const API: Api = Api::new(ApiKey::DESCRIBE_CLUSTER, 0..=2, Handler::Now(handle));
 
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;

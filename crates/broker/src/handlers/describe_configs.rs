@@ -18,11 +18,11 @@ use tracing::level_filters::LevelFilter;
 
 use crate::dispatch;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, OwnedRequest, Refusal, Room};
 
 /// The registry's line.
-pub const API: Api = Api::either(ApiKey::DESCRIBE_CONFIGS, 1..=4, serve);
+pub const API: Api = Api::new(ApiKey::DESCRIBE_CONFIGS, 1..=4, Handler::Either(serve));
 
 /// The one logger that is told of: it stands for the program.
 const ROOT_LOGGER: &str = logger::ROOT;

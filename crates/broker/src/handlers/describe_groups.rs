@@ -15,11 +15,11 @@ use milena_protocol::{ApiKey, ErrorCode, Str};
 use crate::authorized_operations;
 use crate::dispatch::frame;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal, Room};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::DESCRIBE_GROUPS, 0..=6, handle);
+pub const API: Api = Api::new(ApiKey::DESCRIBE_GROUPS, 0..=6, Handler::Later(handle));
 
 /// First version in which a group that does not exist is an error.
 const FIRST_NOT_FOUND_VERSION: i16 = 6;

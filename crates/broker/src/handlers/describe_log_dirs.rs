@@ -18,12 +18,12 @@ use rustc_hash::FxHashSet;
 use crate::dispatch;
 use crate::partition::Partition;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::replicas::Topics;
 use crate::request::{Call, OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::DESCRIBE_LOG_DIRS, 1..=5, serve);
+pub const API: Api = Api::new(ApiKey::DESCRIBE_LOG_DIRS, 1..=5, Handler::Later(serve));
 
 /// A file system may take its time to say how large it is, and the lock of each partition is taken.
 fn serve(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {

@@ -13,12 +13,12 @@ use milena_protocol::messages::describe_producers_response::{
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::replicas::Topics;
 use crate::request::{Call, Refusal, Room};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::DESCRIBE_PRODUCERS, 0..=0, handle);
+pub const API: Api = Api::new(ApiKey::DESCRIBE_PRODUCERS, 0..=0, Handler::Now(handle));
 
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeProducersRequest<'_> = call.request()?;

@@ -12,11 +12,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 use milena_raft::Voter;
 
 use crate::ports::{Node, Ports};
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::DESCRIBE_QUORUM, 0..=2, handle);
+pub const API: Api = Api::new(ApiKey::DESCRIBE_QUORUM, 0..=2, Handler::Now(handle));
 
 const METADATA_TOPIC: &str = "__cluster_metadata";
 

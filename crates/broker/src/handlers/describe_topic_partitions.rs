@@ -20,11 +20,11 @@ use super::metadata::missing;
 use crate::authorized_operations;
 use crate::cluster_view::ClusterView;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::DESCRIBE_TOPIC_PARTITIONS, 0..=0, handle);
+pub const API: Api = Api::new(ApiKey::DESCRIBE_TOPIC_PARTITIONS, 0..=0, Handler::Now(handle));
 
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeTopicPartitionsRequest<'_> = call.request()?;

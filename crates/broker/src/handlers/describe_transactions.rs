@@ -12,11 +12,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal, Room};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, handle);
+pub const API: Api = Api::new(ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, Handler::Later(handle));
 
 fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {

@@ -5,11 +5,11 @@ use milena_net::Outgoing;
 use milena_protocol::messages::ElectLeadersRequest;
 use milena_protocol::{ApiKey, ErrorCode};
 
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal, Room};
 
 /// The registry's line.
-pub const API: Api = Api::decided(ApiKey::ELECT_LEADERS, 0..=2, decide, refuse);
+pub const API: Api = Api::new(ApiKey::ELECT_LEADERS, 0..=2, Handler::Decided(decide, refuse));
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: ElectLeadersRequest<'_> = call.request()?;

@@ -10,11 +10,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::END_TXN, 0..=5, handle);
+pub const API: Api = Api::new(ApiKey::END_TXN, 0..=5, Handler::Later(handle));
 
 /// First version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn that tells a fenced producer so.
 pub(super) const FIRST_FENCED_VERSION: i16 = 2;

@@ -16,11 +16,11 @@ use milena_net::{Pipelining, Replies};
 use milena_protocol::ApiKey;
 
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::either(ApiKey::FETCH, 4..=18, serve);
+pub const API: Api = Api::new(ApiKey::FETCH, 4..=18, Handler::Either(serve));
 
 /// Serves one request: at once, or later when there is not enough yet or the disk must be asked.
 ///

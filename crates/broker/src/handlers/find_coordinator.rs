@@ -15,11 +15,11 @@ use milena_protocol::{ApiKey, ErrorCode, Str, Uuid};
 
 use crate::cluster_view::ClusterView;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::FIND_COORDINATOR, 0..=6, handle);
+pub const API: Api = Api::new(ApiKey::FIND_COORDINATOR, 0..=6, Handler::Now(handle));
 
 /// First version with a list of keys.
 const FIRST_KEYS_VERSION: i16 = 4;

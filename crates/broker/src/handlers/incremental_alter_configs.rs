@@ -6,11 +6,11 @@ use milena_protocol::messages::incremental_alter_configs_response::AlterConfigsR
 use milena_protocol::messages::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::decided(ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, decide, refuse);
+pub const API: Api = Api::new(ApiKey::INCREMENTAL_ALTER_CONFIGS, 0..=1, Handler::Decided(decide, refuse));
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let request: IncrementalAlterConfigsRequest<'_> = call.request()?;

@@ -11,11 +11,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 use super::end_txn::fenced;
 use crate::dispatch::frame;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::INIT_PRODUCER_ID, 0..=5, handle).unfinished(6);
+pub const API: Api = Api::new(ApiKey::INIT_PRODUCER_ID, 0..=5, Handler::Later(handle)).unfinished(6);
 
 /// First version that tells a fenced producer so.
 const FIRST_FENCED_VERSION: i16 = 4;

@@ -10,11 +10,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::coordinators::Answer;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
 
 /// The registry's line.
-pub const API: Api = Api::either(ApiKey::JOIN_GROUP, 0..=9, serve);
+pub const API: Api = Api::new(ApiKey::JOIN_GROUP, 0..=9, Handler::Either(serve));
 
 /// First version with a rebalance timeout.
 const FIRST_REBALANCE_TIMEOUT_VERSION: i16 = 1;

@@ -10,11 +10,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::coordinators::Answer;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
 
 /// The registry's line.
-pub const API: Api = Api::either(ApiKey::LEAVE_GROUP, 0..=5, serve);
+pub const API: Api = Api::new(ApiKey::LEAVE_GROUP, 0..=5, Handler::Either(serve));
 
 /// First version with a list of members.
 const FIRST_MEMBERS_VERSION: i16 = 3;

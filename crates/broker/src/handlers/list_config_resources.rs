@@ -9,11 +9,11 @@ use milena_protocol::messages::list_config_resources_response::{ConfigResource, 
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::LIST_CONFIG_RESOURCES, 0..=1, handle);
+pub const API: Api = Api::new(ApiKey::LIST_CONFIG_RESOURCES, 0..=1, Handler::Now(handle));
 
 /// Every type there is, in the order of the answer.
 const TYPES: [ConfigResourceType; 5] = [

@@ -10,11 +10,11 @@ use milena_protocol::{ApiKey, ErrorCode, Str};
 
 use crate::dispatch::frame;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::LIST_GROUPS, 0..=5, handle);
+pub const API: Api = Api::new(ApiKey::LIST_GROUPS, 0..=5, Handler::Later(handle));
 
 fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {

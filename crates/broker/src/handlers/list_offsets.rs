@@ -19,12 +19,12 @@ use milena_records::Decompressor;
 use crate::dispatch;
 use crate::partition::Partition;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::replicas::Topics;
 use crate::request::{Call, OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::either(ApiKey::LIST_OFFSETS, 1..=11, serve);
+pub const API: Api = Api::new(ApiKey::LIST_OFFSETS, 1..=11, Handler::Either(serve));
 
 /// First version that tells leader epochs.
 const FIRST_LEADER_EPOCH_VERSION: i16 = 4;

@@ -5,11 +5,11 @@ use milena_net::Outgoing;
 use milena_protocol::ApiKey;
 
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::LIST_PARTITION_REASSIGNMENTS, 0..=0, handle);
+pub const API: Api = Api::new(ApiKey::LIST_PARTITION_REASSIGNMENTS, 0..=0, Handler::Now(handle));
 
 fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     call.answer(out, &list_partition_reassignments(&ports.image(), &call.request()?))

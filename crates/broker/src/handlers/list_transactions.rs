@@ -11,11 +11,11 @@ use regex_lite::Regex;
 
 use crate::dispatch::frame;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::LIST_TRANSACTIONS, 0..=2, handle);
+pub const API: Api = Api::new(ApiKey::LIST_TRANSACTIONS, 0..=2, Handler::Later(handle));
 
 fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {

@@ -22,11 +22,11 @@ use crate::authorized_operations;
 use crate::cluster_view::ClusterView;
 use crate::ports::{Node, Ports};
 use crate::published::Published;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::METADATA, 0..=13, handle);
+pub const API: Api = Api::new(ApiKey::METADATA, 0..=13, Handler::Now(handle));
 
 /// First version in which an empty list asks for nothing.
 const FIRST_NULL_IS_ALL_VERSION: i16 = 1;

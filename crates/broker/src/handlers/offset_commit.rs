@@ -17,11 +17,11 @@ use milena_protocol::{ApiKey, ErrorCode, Uuid};
 
 use crate::coordinators::Answer;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
 
 /// The registry's line.
-pub const API: Api = Api::either(ApiKey::OFFSET_COMMIT, 2..=10, serve);
+pub const API: Api = Api::new(ApiKey::OFFSET_COMMIT, 2..=10, Handler::Either(serve));
 
 /// First version that names topics by id.
 const FIRST_TOPIC_ID_VERSION: i16 = 10;

@@ -14,11 +14,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::coordinators::Answer;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
 
 /// The registry's line.
-pub const API: Api = Api::either(ApiKey::OFFSET_DELETE, 0..=0, serve);
+pub const API: Api = Api::new(ApiKey::OFFSET_DELETE, 0..=0, Handler::Either(serve));
 
 fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let mut request: OffsetDeleteRequest<'_> = call.request()?;

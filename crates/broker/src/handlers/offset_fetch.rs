@@ -17,11 +17,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal, Room};
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::OFFSET_FETCH, 1..=10, handle);
+pub const API: Api = Api::new(ApiKey::OFFSET_FETCH, 1..=10, Handler::Later(handle));
 
 /// First version with an error of the whole answer.
 const FIRST_ERROR_VERSION: i16 = 2;

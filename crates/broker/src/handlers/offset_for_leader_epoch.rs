@@ -12,12 +12,12 @@ use milena_protocol::messages::offset_for_leader_epoch_response::{
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::replicas::{HostedTopic, Topics};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::now(ApiKey::OFFSET_FOR_LEADER_EPOCH, 2..=4, handle);
+pub const API: Api = Api::new(ApiKey::OFFSET_FOR_LEADER_EPOCH, 2..=4, Handler::Now(handle));
 
 /// The client does not know the current leader epoch.
 const NO_EPOCH: i32 = -1;

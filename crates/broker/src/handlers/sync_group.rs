@@ -10,11 +10,11 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::coordinators::Answer;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
 
 /// The registry's line.
-pub const API: Api = Api::either(ApiKey::SYNC_GROUP, 0..=5, serve);
+pub const API: Api = Api::new(ApiKey::SYNC_GROUP, 0..=5, Handler::Either(serve));
 
 /// First version that must name the protocol.
 const FIRST_PROTOCOL_VERSION: i16 = 5;

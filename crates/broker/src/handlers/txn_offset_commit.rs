@@ -21,11 +21,11 @@ use super::offset_commit::{Answered, gathered, sort, unanswered};
 use crate::coordinators::{Answer, Begin, Support};
 use crate::partition::Partition;
 use crate::ports::Ports;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
 
 /// The registry's line.
-pub const API: Api = Api::either(ApiKey::TXN_OFFSET_COMMIT, 0..=6, serve);
+pub const API: Api = Api::new(ApiKey::TXN_OFFSET_COMMIT, 0..=6, Handler::Either(serve));
 
 /// First version that names members.
 const FIRST_MEMBER_VERSION: i16 = 3;

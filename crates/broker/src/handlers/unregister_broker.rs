@@ -4,11 +4,11 @@ use milena_controller::{ApiError, Records, View, refuse_unregistration, unregist
 use milena_net::Outgoing;
 use milena_protocol::{ApiKey, ErrorCode};
 
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
 
 /// The registry's line.
-pub const API: Api = Api::decided(ApiKey::UNREGISTER_BROKER, 0..=0, decide, refuse);
+pub const API: Api = Api::new(ApiKey::UNREGISTER_BROKER, 0..=0, Handler::Decided(decide, refuse));
 
 fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records, Refusal> {
     let (records, response) = unregister_broker(view, &call.request()?);

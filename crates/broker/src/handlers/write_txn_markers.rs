@@ -17,14 +17,14 @@ use crate::dispatch::frame;
 use crate::partition::Partition;
 use crate::ports::Ports;
 use crate::purgatory::Waiting;
-use crate::registry::Api;
+use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
 
 /// The id, and the epoch, of no producer.
 const NOBODY: i16 = -1;
 
 /// The registry's line.
-pub const API: Api = Api::later(ApiKey::WRITE_TXN_MARKERS, 1..=2, handle);
+pub const API: Api = Api::new(ApiKey::WRITE_TXN_MARKERS, 1..=2, Handler::Later(handle));
 
 fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
