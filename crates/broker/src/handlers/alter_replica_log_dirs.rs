@@ -1,9 +1,9 @@
 //! AlterReplicaLogDirs. v2: flexible. Answered when the moves have begun; they end when everything is copied.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use milena_controller::Records;
 use milena_net::{LocalBoxFuture, Reply};
 use milena_protocol::messages::AlterReplicaLogDirsRequest;
@@ -33,42 +33,36 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
     })
 }
 
-/// Each partition once, where it was named first; the directory that is named last counts. Names are copied once for all
-/// their partitions, however long they are.
+/// Each partition once, topic by topic; the directory that is named last counts. Names are copied once for all their
+/// partitions, however long they are.
 fn asked(request: &AlterReplicaLogDirsRequest<'_>) -> Vec<Move> {
-    let mut moves: Vec<Move> = Vec::new();
-    let mut topics: HashMap<&str, (Arc<str>, HashMap<i32, usize>)> = HashMap::new();
-    for asked in &request.dirs {
-        let directory: Arc<str> = (*asked.path).into();
-        for topic in &asked.topics {
-            let (name, places) = topics.entry(&topic.name).or_insert_with(|| ((*topic.name).into(), HashMap::new()));
-            for &index in topic.partitions.iter() {
-                let at = *places.entry(index).or_insert_with(|| {
-                    moves.push(Move { topic: Arc::clone(name), index, directory: Arc::clone(&directory) });
-                    moves.len() - 1
-                });
-                moves[at].directory = Arc::clone(&directory);
-            }
+    let mut asked: IndexMap<&str, IndexMap<i32, Arc<str>>> = IndexMap::new();
+    for named in &request.dirs {
+        let directory: Arc<str> = (*named.path).into();
+        for topic in &named.topics {
+            let directories = topic.partitions.iter().map(|index| (*index, Arc::clone(&directory)));
+            asked.entry(&*topic.name).or_default().extend(directories);
         }
     }
-    moves
+    let moves = asked.into_iter().flat_map(|(topic, directories)| {
+        let topic: Arc<str> = topic.into();
+        directories.into_iter().map(move |(index, directory)| Move { topic: Arc::clone(&topic), index, directory })
+    });
+    moves.collect()
 }
 
-/// One entry for each topic.
+/// One entry for each topic, whose moves share its name.
 fn answer<'m>(moves: &'m [Move], errors: &[ErrorCode]) -> AlterReplicaLogDirsResponse<'m> {
-    let mut results: Vec<AlterReplicaLogDirTopicResult<'m>> = Vec::new();
-    // A topic's moves share its name: it is told by where the name is, not by its bytes.
-    let mut places: HashMap<*const u8, usize> = HashMap::new();
-    for (one, error) in moves.iter().zip(errors) {
-        let at = *places.entry(one.topic.as_ptr()).or_insert_with(|| {
-            let topic_name = Cow::Borrowed(&*one.topic);
-            results.push(AlterReplicaLogDirTopicResult { topic_name, ..Default::default() });
-            results.len() - 1
+    let mut errors = errors.iter();
+    let topics = moves.chunk_by(|one, next| Arc::ptr_eq(&one.topic, &next.topic));
+    let results = topics.map(|moves| {
+        let partitions = moves.iter().zip(&mut errors).map(|(one, error)| AlterReplicaLogDirPartitionResult {
+            partition_index: one.index,
+            error_code: error.0,
         });
-        let result = AlterReplicaLogDirPartitionResult { partition_index: one.index, error_code: error.0 };
-        results[at].partitions.push(result);
-    }
-    AlterReplicaLogDirsResponse { results, ..Default::default() }
+        AlterReplicaLogDirTopicResult { topic_name: Cow::Borrowed(&moves[0].topic), partitions: partitions.collect() }
+    });
+    AlterReplicaLogDirsResponse { results: results.collect(), ..Default::default() }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! DeleteRecords. v2: flexible. An answer without error leaves when the new log start offsets are on disk.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use milena_log::LogError;
 use milena_net::{LocalBoxFuture, Reply};
 use milena_protocol::messages::delete_records_request::DeleteRecordsRequest;
@@ -55,33 +55,23 @@ fn failed(partition_index: i32, error: ErrorCode) -> DeleteRecordsPartitionResul
 
 /// Answers each partition once, under one entry for each topic. Of one that is named several times the last offset counts.
 fn delete<'r>(request: &'r DeleteRecordsRequest<'r>, topics: &Topics) -> DeleteRecordsResponse<'r> {
-    let mut answered: Vec<DeleteRecordsTopicResult<'r>> = Vec::with_capacity(request.topics.len());
-    let mut topic_places: HashMap<&str, usize> = HashMap::new();
-    let mut wanted: HashMap<(usize, i32), i64> = HashMap::new();
+    let mut asked: IndexMap<&str, IndexMap<i32, i64>> = IndexMap::new();
     for topic in request.topics.iter().filter(|topic| !topic.partitions.is_empty()) {
-        let at = *topic_places.entry(&topic.name).or_insert_with(|| {
-            answered.push(DeleteRecordsTopicResult { name: Cow::Borrowed(&topic.name), ..Default::default() });
-            answered.len() - 1
-        });
-        for asked in &topic.partitions {
-            if wanted.insert((at, asked.partition_index), asked.offset).is_none() {
-                answered[at].partitions.push(failed(asked.partition_index, ErrorCode::NONE));
-            }
-        }
+        let offsets = topic.partitions.iter().map(|asked| (asked.partition_index, asked.offset));
+        asked.entry(&*topic.name).or_default().extend(offsets);
     }
-    for (at, topic) in answered.iter_mut().enumerate() {
-        let hosted = topics.by_name(&topic.name);
-        for answer in &mut topic.partitions {
-            let hosted = hosted.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-            let partition = hosted.and_then(|hosted| hosted.served(answer.partition_index));
-            let offset = wanted[&(at, answer.partition_index)];
-            match delete_from(&topic.name, partition.map(|partition| &**partition), offset) {
-                Ok(low_watermark) => answer.low_watermark = low_watermark,
-                Err(error) => answer.error_code = error.0,
+    let answered = asked.into_iter().map(|(name, offsets)| {
+        let hosted = topics.by_name(name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        let answer = |(partition_index, offset)| {
+            let partition = hosted.and_then(|hosted| hosted.served(partition_index));
+            match delete_from(name, partition.map(|partition| &**partition), offset) {
+                Ok(low_watermark) => DeleteRecordsPartitionResult { partition_index, low_watermark, error_code: 0 },
+                Err(error) => failed(partition_index, error),
             }
-        }
-    }
-    DeleteRecordsResponse { topics: answered, ..Default::default() }
+        };
+        DeleteRecordsTopicResult { name: Cow::Borrowed(name), partitions: offsets.into_iter().map(answer).collect() }
+    });
+    DeleteRecordsResponse { topics: answered.collect(), ..Default::default() }
 }
 
 /// Checks in Kafka's order, then raises the log start offset; the low watermark is that of the only replica.

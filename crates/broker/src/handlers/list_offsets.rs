@@ -3,10 +3,9 @@
 //! first offset that waits for tiering.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use milena_log::{Log, LogError, TimestampOffset, View};
 use milena_net::{Outgoing, Replies};
 use milena_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest};
@@ -47,17 +46,22 @@ fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Resu
     let request: ListOffsetsRequest<'_> = call.request()?;
     let mut asked = request.topics.iter().flat_map(|topic| &topic.partitions);
     if !asked.any(|asked| is_in_records(asked.timestamp)) {
-        return replies.try_ready(|out| handle(call, ports, out));
+        return replies.try_ready(|out| handle(call, &request, ports, out));
     }
     let request = OwnedRequest::new(call, replies);
-    dispatch::later(dispatch::read(request, Arc::clone(ports), handle), replies);
+    let search = |call: &Call<'_>, ports: &Ports, out: &mut Outgoing| handle(call, &call.request()?, ports, out);
+    dispatch::later(dispatch::read(request, Arc::clone(ports), search), replies);
     Ok(())
 }
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
-    let request: ListOffsetsRequest<'_> = call.request()?;
+fn handle(
+    call: &Call<'_>,
+    request: &ListOffsetsRequest<'_>,
+    ports: &Ports,
+    out: &mut Outgoing,
+) -> Result<(), Refusal> {
     let topics = ports.replicas.topics();
-    call.answer(out, &response(&request, call.header.version, &topics))
+    call.answer(out, &response(request, call.header.version, &topics))
 }
 
 fn response<'r>(request: &'r ListOffsetsRequest<'r>, version: i16, topics: &Topics) -> ListOffsetsResponse<'r> {
@@ -108,31 +112,27 @@ fn answer<'r>(
     lookup: &mut Lookup,
     topics: &Topics,
 ) -> Vec<ListOffsetsTopicResponse<'r>> {
-    let mut answered: Vec<ListOffsetsTopicResponse<'r>> = Vec::with_capacity(request.topics.len());
-    let mut topic_places: HashMap<&str, usize> = HashMap::new();
-    let mut places: HashMap<(usize, i32), usize> = HashMap::new();
+    let mut asked: IndexMap<&str, IndexMap<i32, Result<&ListOffsetsPartition, ErrorCode>>> = IndexMap::new();
     for topic in request.topics.iter().filter(|topic| !topic.partitions.is_empty()) {
-        let at = *topic_places.entry(&topic.name).or_insert_with(|| {
-            answered.push(ListOffsetsTopicResponse { name: Cow::Borrowed(&topic.name), ..Default::default() });
-            answered.len() - 1
-        });
-        let hosted = topics.by_name(&topic.name);
-        for asked in &topic.partitions {
-            let answers = &mut answered[at].partitions;
-            match places.entry((at, asked.partition_index)) {
-                Entry::Occupied(place) => {
-                    answers[*place.get()] = failed(asked.partition_index, ErrorCode::INVALID_REQUEST);
-                }
-                Entry::Vacant(place) => {
-                    place.insert(answers.len());
-                    let hosted = hosted.ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
-                    let partition = hosted.and_then(|topic| topic.served(asked.partition_index));
-                    answers.push(lookup.answer(asked, partition.map(|partition| &**partition)));
-                }
-            }
+        let partitions = asked.entry(&*topic.name).or_default();
+        for partition in &topic.partitions {
+            let named = partitions.entry(partition.partition_index);
+            named.and_modify(|asked| *asked = Err(ErrorCode::INVALID_REQUEST)).or_insert(Ok(partition));
         }
     }
-    answered
+    let answered = asked.into_iter().map(|(name, partitions)| {
+        let hosted = topics.by_name(name).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        let answer = |(index, asked): (i32, Result<&ListOffsetsPartition, ErrorCode>)| match asked {
+            Ok(asked) => {
+                let partition = hosted.and_then(|topic| topic.served(index));
+                lookup.answer(asked, partition.map(|partition| &**partition))
+            }
+            Err(error) => failed(index, error),
+        };
+        let partitions = partitions.into_iter().map(answer).collect();
+        ListOffsetsTopicResponse { name: Cow::Borrowed(name), partitions }
+    });
+    answered.collect()
 }
 
 /// Answers everything that is asked with an error.
