@@ -27,13 +27,7 @@ pub fn alter_configs<'a>(view: View<'_>, request: &AlterConfigsRequest<'a>) -> (
         edits: resource.configs.iter().map(|c| set(&*c.name, c.value.as_deref())).collect(),
     });
     let (records, outcomes) = decide(view, alterations.collect(), request.validate_only);
-    let response = |outcome: Outcome<'a>| alter_configs_response::AlterConfigsResourceResponse {
-        error_code: outcome.error.code.0,
-        error_message: outcome.error.message,
-        resource_type: outcome.kind,
-        resource_name: outcome.name,
-    };
-    let responses = outcomes.into_iter().map(response).collect();
+    let responses = outcomes.into_iter().map(Into::into).collect();
     (records, AlterConfigsResponse { responses, ..AlterConfigsResponse::default() })
 }
 
@@ -50,13 +44,7 @@ pub fn incremental_alter_configs<'a>(
         edits: resource.configs.iter().map(raw_edit).collect(),
     });
     let (records, outcomes) = decide(view, alterations.collect(), request.validate_only);
-    let response = |outcome: Outcome<'a>| incremental_alter_configs_response::AlterConfigsResourceResponse {
-        error_code: outcome.error.code.0,
-        error_message: outcome.error.message,
-        resource_type: outcome.kind,
-        resource_name: outcome.name,
-    };
-    let responses = outcomes.into_iter().map(response).collect();
+    let responses = outcomes.into_iter().map(Into::into).collect();
     (records, IncrementalAlterConfigsResponse { responses, ..IncrementalAlterConfigsResponse::default() })
 }
 
@@ -95,18 +83,39 @@ impl<'r> Alteration<'_, 'r> {
     }
 }
 
-/// What became of one resource; the code is NONE when it was altered.
-struct Outcome<'a> {
-    kind: i8,
-    name: Str<'a>,
-    error: ApiError,
+/// What became of one resource, as both responses say it.
+pub struct AlterOutcome<'a> {
+    /// Code of the resource's type.
+    pub kind: i8,
+    /// Its name.
+    pub name: Str<'a>,
+    /// The code is NONE when it was altered.
+    pub error: ApiError,
 }
+
+macro_rules! said_in {
+    ($responses:ident) => {
+        impl<'a> From<AlterOutcome<'a>> for $responses::AlterConfigsResourceResponse<'a> {
+            fn from(outcome: AlterOutcome<'a>) -> Self {
+                Self {
+                    error_code: outcome.error.code.0,
+                    error_message: outcome.error.message,
+                    resource_type: outcome.kind,
+                    resource_name: outcome.name,
+                }
+            }
+        }
+    };
+}
+
+said_in!(alter_configs_response);
+said_in!(incremental_alter_configs_response);
 
 fn decide<'a>(
     view: View<'_>,
     alterations: Vec<Alteration<'a, '_>>,
     validate_only: bool,
-) -> (Records, Vec<Outcome<'a>>) {
+) -> (Records, Vec<AlterOutcome<'a>>) {
     let (mut seen, mut repeated) = (HashSet::new(), HashSet::new());
     for alteration in &alterations {
         let resource = (alteration.kind, &*alteration.name);
@@ -127,9 +136,9 @@ fn decide<'a>(
                 Err(error) => error,
             }
         };
-        Outcome { kind: alteration.kind, name: alteration.name.clone(), error }
+        AlterOutcome { kind: alteration.kind, name: alteration.name.clone(), error }
     };
-    let mut outcomes: Vec<Outcome<'a>> = alterations.iter().map(decide).collect();
+    let mut outcomes: Vec<AlterOutcome<'a>> = alterations.iter().map(decide).collect();
     let clear = clear_elr_records(view.image, &records);
     records.extend(clear);
     if let Err(error) = check_records(&records) {

@@ -31,7 +31,7 @@ mod testing;
 mod unregister_broker;
 mod view;
 
-pub use alter_configs::{alter_configs, incremental_alter_configs};
+pub use alter_configs::{AlterOutcome, alter_configs, incremental_alter_configs};
 pub use auto_create::{create_topics_automatically, is_internal};
 pub use create_partitions::create_partitions;
 pub use create_topics::create_topics;

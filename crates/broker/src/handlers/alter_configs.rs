@@ -1,8 +1,7 @@
 //! AlterConfigs. v2: flexible.
 
-use milena_controller::{Records, View, alter_configs};
+use milena_controller::{AlterOutcome, ApiError, Records, View, alter_configs};
 use milena_net::Outgoing;
-use milena_protocol::messages::alter_configs_response::AlterConfigsResourceResponse;
 use milena_protocol::messages::{AlterConfigsRequest, AlterConfigsResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
@@ -21,12 +20,7 @@ fn decide(call: &Call<'_>, view: View<'_>, out: &mut Outgoing) -> Result<Records
 
 fn refuse(call: &Call<'_>, error: ErrorCode, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: AlterConfigsRequest<'_> = call.request()?;
-    let refused = |resource_type, resource_name| AlterConfigsResourceResponse {
-        resource_type,
-        resource_name,
-        error_code: error.0,
-        error_message: None,
-    };
+    let refused = |kind, name| AlterOutcome { kind, name, error: ApiError::code(error) }.into();
     let responses = request.resources.into_iter().map(|it| refused(it.resource_type, it.resource_name)).collect();
     call.answer(out, &AlterConfigsResponse { responses, ..Default::default() })
 }
