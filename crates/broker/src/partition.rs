@@ -3,13 +3,14 @@
 
 mod flush;
 mod future;
+mod read;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
-use milena_log::{AbortedTxn, Appended, Checkpoint, EpochEnd, Log, LogError, Marker, Slice, Unwritten, View};
+use milena_log::{Appended, Checkpoint, EpochEnd, Log, LogError, Marker, Unwritten};
 use milena_log::{VerificationGuard, VerificationStart};
 use milena_net::FileOwner;
 use milena_protocol::{ErrorCode, Uuid};
@@ -21,9 +22,8 @@ use crate::settings::PartitionSettings;
 use crate::storage::Directory;
 use flush::Flushes;
 pub use future::FutureReplica;
-
-/// How often segments may come or go under a look into the log without its lock.
-pub(crate) const MOST_LOOKS: usize = 4;
+pub(crate) use read::MOST_LOOKS;
+pub use read::{FetchedSlice, Isolation};
 
 /// The name and id of a topic, shared by its partitions.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,33 +38,6 @@ pub struct TopicIdentity {
 pub trait Committed: Send + Sync {
     /// Look at the partition. False when there is no need to be told again.
     fn committed(&self) -> bool;
-}
-
-/// What a consumer wants to see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isolation {
-    /// Every record.
-    Uncommitted,
-    /// The records before the first open transaction.
-    Committed,
-}
-
-impl Isolation {
-    /// The aborted transactions, if they matter to this reader.
-    fn aborted(self, find: impl FnOnce() -> Result<Vec<AbortedTxn>, LogError>) -> Result<Vec<AbortedTxn>, LogError> {
-        match self {
-            Isolation::Uncommitted => Ok(Vec::new()),
-            Isolation::Committed => find(),
-        }
-    }
-}
-
-/// Where the records are that were asked for.
-pub struct Found {
-    /// In which file, and where in it.
-    pub slice: Slice,
-    /// The aborted transactions among them, for [`Isolation::Committed`].
-    pub aborted: Vec<AbortedTxn>,
 }
 
 /// A partition on this broker, of which it is the leader.
@@ -150,25 +123,17 @@ impl Partition {
     /// Appends whole batches, gives them their offsets in the buffers, and wakes who waits for records. The only replica
     /// is this one, so the high watermark follows at once, or after the flush that `flush.messages` demands: what may be
     /// acknowledged is known from [`acknowledges`](Self::acknowledges). What an idempotent producer may not write is left out.
+    /// The `guards` of [`begin_verification`](Self::begin_verification) stand at the places of batches that begin a transaction.
     ///
     /// # Errors
     /// When the log can't take them; then none of them is there.
-    pub fn append_as_leader(self: &Arc<Self>, batches: &mut [&mut [u8]], now_ms: i64) -> Result<Appended, LogError> {
-        self.append_verified(batches, &[], now_ms)
-    }
-
-    /// As [`append_as_leader`](Self::append_as_leader), with the guards that
-    /// [`begin_verification`](Self::begin_verification) gave for batches that begin a transaction, at their places.
-    ///
-    /// # Errors
-    /// As `append_as_leader`.
-    pub fn append_verified(
+    pub fn append_as_leader(
         self: &Arc<Self>,
         batches: &mut [&mut [u8]],
         guards: &[Option<VerificationGuard>],
         now_ms: i64,
     ) -> Result<Appended, LogError> {
-        self.append_with(|log, leader_epoch| log.append_verified(batches, guards, leader_epoch, now_ms))
+        self.append_with(|log, leader_epoch| log.append(batches, guards, leader_epoch, now_ms))
     }
 
     /// Appends a batch of the coordinator that lives on this partition; with the guard that
@@ -255,98 +220,6 @@ impl Partition {
             return Err(LogError::Offline { dir: directory.path().to_owned() });
         }
         Ok(())
-    }
-
-    /// Where records from `offset` on are, as far as `reader` may see them; `None` when there are none. Unless they
-    /// are [recent](Self::is_recent) this takes as long as the disk does, without the log's lock.
-    ///
-    /// # Errors
-    /// [`LogError::OffsetOutOfRange`] outside of log start and high watermark.
-    pub fn read(
-        &self,
-        offset: i64,
-        max_bytes: usize,
-        at_least_one: bool,
-        reader: Isolation,
-    ) -> Result<Option<Found>, LogError> {
-        self.check_online()?;
-        let end = self.readable_to(reader);
-        let found = if self.is_recent(offset) {
-            None
-        } else {
-            let view = |log: &Log| match reader {
-                Isolation::Uncommitted => log.view_from(offset),
-                Isolation::Committed => log.view_of_committed_from(offset),
-            };
-            // It has not all segments: where it finds nothing, the log may.
-            self.look(view, |view| {
-                let slice = view.read(offset, max_bytes, end, at_least_one).transpose()?;
-                Some(slice.and_then(|slice| {
-                    Ok(Found { aborted: reader.aborted(|| view.aborted_transactions(offset, &slice, end))?, slice })
-                }))
-            })
-        };
-        let read = match found {
-            Some(Some(found)) => found.map(Some),
-            _ => {
-                let log = self.log.lock();
-                let slice = log.read(offset, max_bytes, end, at_least_one);
-                slice.and_then(|slice| {
-                    let Some(slice) = slice else { return Ok(None) };
-                    let aborted = reader.aborted(|| log.aborted_transactions(offset, &slice, end))?;
-                    Ok(Some(Found { slice, aborted }))
-                })
-            }
-        };
-        let mut read = read.inspect_err(|error| self.note_error(error))?;
-        if let Some(Found { slice, .. }) = &mut read {
-            // Where compaction has been, perhaps under a policy that the topic has no more, it has taken them.
-            slice.missing.take_if(|missing| self.cleaned_to().is_some_and(|cleaned_to| missing.from < cleaned_to));
-            if let Some(missing) = &slice.missing {
-                tracing::warn!(partition = %self, "{missing}");
-            }
-        }
-        Ok(read)
-    }
-
-    /// Where records from `offset` on are that are in the log, up to `end` (exclusive), committed or not; `None` when there
-    /// are none. Takes as long as the disk does, without the log's lock.
-    ///
-    /// # Errors
-    /// [`LogError::OffsetOutOfRange`] outside of the log; a damaged file.
-    pub fn read_written(&self, offset: i64, max_bytes: usize, end: i64) -> Result<Option<Slice>, LogError> {
-        let view = |log: &Log| log.view_from(offset);
-        // It has not all segments: where it finds nothing, the log may.
-        let found = self.look(view, |view| view.read(offset, max_bytes, end, true).transpose());
-        match found.flatten() {
-            Some(slice) => slice.map(Some),
-            None => self.log.lock().read(offset, max_bytes, end, true),
-        }
-    }
-
-    /// Offset after the last record that `reader` may see.
-    pub fn readable_to(&self, reader: Isolation) -> i64 {
-        match reader {
-            Isolation::Uncommitted => self.high_watermark(),
-            Isolation::Committed => self.last_stable_offset(),
-        }
-    }
-
-    /// Whether nothing but memory is looked into for what is read from `offset` on.
-    pub fn is_recent(&self, offset: i64) -> bool {
-        let old = self.log_start_offset()..self.recent_from.load(Ordering::Relaxed).min(self.high_watermark());
-        !old.contains(&offset)
-    }
-
-    /// Looks into the log without its lock, for as long as the disk takes. `None` when segments came or went under it
-    /// again and again; then only the lock helps.
-    pub fn look<T>(&self, view: impl Fn(&Log) -> View, look: impl FnMut(&View) -> T) -> Option<T> {
-        let mut look = look;
-        (0..MOST_LOOKS).find_map(|_| {
-            let view = view(&self.log.lock());
-            let found = look(&view);
-            self.log.lock().is_intact(&view).then_some(found)
-        })
     }
 
     /// Largest known leader epoch that is not above `epoch`, and where it ended. The current epoch ends at the log end.

@@ -112,7 +112,7 @@ mod tests {
                 partition.log().roll(1000).unwrap();
                 let mut builder = BatchBuilder::new();
                 builder.push(1000, None, Some(b"value"), &[]);
-                partition.append_as_leader(&mut [&mut builder.build().unwrap()], 1000).unwrap();
+                partition.append_as_leader(&mut [&mut builder.build().unwrap()], &[], 1000).unwrap();
             }
             Self { disk, clock, storage, partition }
         }

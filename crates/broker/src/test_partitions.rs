@@ -67,7 +67,7 @@ pub(crate) fn append(partition: &Arc<Partition>, timestamps: &[i64]) {
         builder.push(timestamp, None, Some(b"value"), &[]);
     }
     let mut batch = builder.build().unwrap();
-    partition.append_as_leader(&mut [&mut batch], 0).unwrap();
+    partition.append_as_leader(&mut [&mut batch], &[], 0).unwrap();
 }
 
 /// Flushes when asked.

@@ -28,7 +28,7 @@ fn main() -> Result<(), Failure> {
         let (mut log, _) = Log::open(Arc::clone(&disk), &path, Arc::new(LogConfig::default()), params)?;
         let begun = cpu()?;
         for _ in 0..count {
-            log.append(&mut [&mut batch], 0, 0)?;
+            log.append(&mut [&mut batch], &[], 0, 0)?;
         }
         let append = cpu()? - begun;
         println!("{} B batches: append {}, bare pwritev {}", batch.len(), each(append, count), each(bare, count));

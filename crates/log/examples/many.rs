@@ -33,7 +33,7 @@ fn make(directory: &LogDirectory, count: i32) -> Result<(), Failure> {
             builder.push(at, None, Some(&[7; 1000]), &[]);
             let mut bytes = Vec::new();
             builder.finish(&mut Compressor::new(), &mut bytes)?;
-            log.append(&mut [&mut bytes], 0, 0)?;
+            log.append(&mut [&mut bytes], &[], 0, 0)?;
         }
         points.insert("topic", partition, log.log_end_offset());
         logs.push(log);

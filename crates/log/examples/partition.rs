@@ -44,7 +44,7 @@ fn make(dir: &Path, count: i64, segment_bytes: u64, crash: bool) -> Result<(), F
         }
         let mut bytes = Vec::new();
         builder.finish(&mut compressor, &mut bytes)?;
-        log.append(&mut [&mut bytes], (at * 3 / count) as i32, 0)?;
+        log.append(&mut [&mut bytes], &[], (at * 3 / count) as i32, 0)?;
     }
     if !crash {
         log.close()?;

@@ -11,7 +11,7 @@ fn offsets_are_consecutive_and_stand_in_the_buffers_with_the_epoch() {
     let disk = disk(1);
     let (mut log, _) = open(&disk, &LogConfig::default(), true, 0);
     let (mut a, mut b) = (batch(3, 10, 5), batch(2, 20, 6));
-    let appended = log.append(&mut [&mut a, &mut b], 7, 0).unwrap();
+    let appended = log.append(&mut [&mut a, &mut b], &[], 7, 0).unwrap();
     assert_eq!((appended.first_offset, appended.last_offset, log.log_end_offset()), (0, 4, 5));
     let expected = [placed(0, 7, batch(3, 10, 5)), placed(3, 7, batch(2, 20, 6))].concat();
     assert_eq!([a, b].concat(), expected);
@@ -183,10 +183,10 @@ fn a_batch_that_no_segment_holds_is_refused_and_leaves_nothing() {
     let disk = disk(1);
     let (mut log, _) = open(&disk, &small(), true, 0);
     let mut large = batch(1, 5000, 0);
-    assert!(matches!(log.append(&mut [&mut large], 0, 0), Err(LogError::BatchTooLarge { segment_bytes: 4096, .. })));
+    assert!(matches!(log.append(&mut [&mut large], &[], 0, 0), Err(LogError::BatchTooLarge { segment_bytes: 4096, .. })));
     assert_eq!((log.log_end_offset(), append(&mut log, batch(1, 1, 0))), (0, 0));
     let mut twice = [batch(1, 1, 0), batch(1, 1, 0)].concat();
-    assert!(matches!(log.append(&mut [&mut twice], 0, 0), Err(LogError::Malformed(_))));
+    assert!(matches!(log.append(&mut [&mut twice], &[], 0, 0), Err(LogError::Malformed(_))));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_clean_stop_leaves_kafkas_files_and_a_clean_start_reads_the_snapshot_only() 
     let bytes = read_from(&log, 0, 1 << 20);
     log.close().unwrap();
     assert_eq!(log.recovery_point(), 80);
-    assert!(matches!(log.append(&mut [], 0, 0), Err(LogError::Poisoned { .. })));
+    assert!(matches!(log.append(&mut [], &[], 0, 0), Err(LogError::Poisoned { .. })));
     drop(log);
     assert_eq!(
         names(&disk),
@@ -276,7 +276,7 @@ fn truncation_removes_records_epochs_and_index_entries_and_the_next_append_goes_
             kept.extend(placed(2 * at, 0, bytes.clone()));
         }
         let mut bytes = bytes;
-        log.append(&mut [&mut bytes], at as i32 / 30, 0).unwrap();
+        log.append(&mut [&mut bytes], &[], at as i32 / 30, 0).unwrap();
     }
     log.flush().unwrap();
     assert!(log.truncate_to(41).unwrap());
@@ -326,7 +326,7 @@ fn a_log_that_was_only_led_since_its_clean_start_needs_no_close() {
     }
     let (mut log, _) = open(&disk, &small(), true, 0);
     log.assign_epoch(5, 0).unwrap();
-    log.append(&mut [&mut batch(1, 1, 0)], 5, 0).unwrap();
+    log.append(&mut [&mut batch(1, 1, 0)], &[], 5, 0).unwrap();
     log.assign_epoch(6, 1).unwrap();
     log.close().unwrap();
     assert_eq!(file(&disk, "leader-epoch-checkpoint"), b"0\n2\n5 0\n6 1\n");

@@ -123,7 +123,7 @@ fn fill(log: &mut Log, rng: &mut SimRng, batches: u64, sequences: &mut HashMap<i
             bytes = common::transactional(bytes);
             open.insert(producer_id);
         }
-        log.append(&mut [&mut bytes], 3, 0).unwrap();
+        log.append(&mut [&mut bytes], &[], 3, 0).unwrap();
         if rng.below(4) == 0
             && let Some(producer_id) = open.pop_first()
         {
@@ -510,7 +510,7 @@ fn what_can_be_cleaned_ends_at_the_stable_offset_the_lag_and_the_last_segment() 
         let mut builder = BatchBuilder::new();
         builder.push(timestamp, Some(b"k"), Some(b"v"), &[]);
         let mut bytes = builder.build().unwrap();
-        log.append(&mut [&mut bytes], 0, 0).unwrap();
+        log.append(&mut [&mut bytes], &[], 0, 0).unwrap();
         log.roll(0).unwrap();
     }
     let size = log.size() / 4;

@@ -265,10 +265,10 @@ fn an_epoch_file_that_is_damaged_or_lost_is_made_anew_from_the_batches() {
         let disk = disk(1);
         let (mut log, _) = open(&disk, &small(), true, 0);
         for epoch in [2, 2, 5] {
-            log.append(&mut [&mut batch(3, 10, 0)], epoch, 0).unwrap();
+            log.append(&mut [&mut batch(3, 10, 0)], &[], epoch, 0).unwrap();
             log.roll(0).unwrap();
         }
-        log.append(&mut [&mut batch(3, 10, 0)], 6, 0).unwrap();
+        log.append(&mut [&mut batch(3, 10, 0)], &[], 6, 0).unwrap();
         log.close().unwrap();
         match lost {
             true => disk.remove_file(&dir().join("leader-epoch-checkpoint")).unwrap(),
@@ -331,11 +331,11 @@ fn a_full_disk_refuses_appends_serves_reads_and_recovers_without_a_hole() {
         disk.fail(fault(FaultKind::NoSpace, on, ".log", u64::MAX));
         let mut many: Vec<Vec<u8>> = (0..40).map(|at| batch(2, 100, at)).collect();
         let mut slices: Vec<&mut [u8]> = many.iter_mut().map(Vec::as_mut_slice).collect();
-        assert!(log.append(&mut slices, 0, 0).unwrap_err().is_disk_full());
+        assert!(log.append(&mut slices, &[], 0, 0).unwrap_err().is_disk_full());
         assert_eq!((log.log_end_offset(), log.size(), log.is_poisoned()), (end, bytes.len() as u64, false));
         assert_eq!(read_from(&log, 0, 1 << 20), bytes);
         disk.clear_faults();
-        assert_eq!(log.append(&mut slices, 0, 0).unwrap().first_offset, end);
+        assert_eq!(log.append(&mut slices, &[], 0, 0).unwrap().first_offset, end);
     }
     let bytes = read_from(&log, 0, 1 << 20);
     disk.kill_process();
@@ -351,8 +351,8 @@ fn a_write_that_can_not_be_cut_again_ends_the_logs_life() {
     disk.fail(fault(FaultKind::Io, StepKind::Write, ".log", 1));
     disk.fail(fault(FaultKind::Io, StepKind::Truncate, ".log", 1));
     let mut bytes = batch(1, 1, 1);
-    assert!(matches!(log.append(&mut [&mut bytes], 0, 0), Err(LogError::Io { .. })));
-    assert!(matches!(log.append(&mut [&mut bytes], 0, 0), Err(LogError::Poisoned { .. })));
+    assert!(matches!(log.append(&mut [&mut bytes], &[], 0, 0), Err(LogError::Io { .. })));
+    assert!(matches!(log.append(&mut [&mut bytes], &[], 0, 0), Err(LogError::Poisoned { .. })));
     assert_eq!((log.log_end_offset(), read_from(&log, 0, 1000).len()), (2, 161));
 }
 

@@ -339,7 +339,7 @@ impl World {
         }
         self.attempted = all.split_off(self.history.batches.len());
         let mut slices: Vec<&mut [u8]> = buffers.iter_mut().map(Vec::as_mut_slice).collect();
-        let appended = self.log.append(&mut slices, epoch, 0)?;
+        let appended = self.log.append(&mut slices, &[], epoch, 0)?;
         assert_eq!((appended.first_offset, appended.last_offset), (self.history.end(), next - 1));
         assert_eq!(appended.unwritten, unwritten);
         let left_out = |at: &usize| unwritten.iter().any(|(place, _)| place == at);
@@ -360,7 +360,7 @@ impl World {
         assert!(!lost, "{operation:?}: {error}");
         assert_eq!(read_from(&self.log, start, 333), self.history.bytes_from(start), "{operation:?}: {error}");
         if self.log.is_poisoned() {
-            let refused = self.log.append(&mut [&mut random_batch(&mut SimRng::new(3), &mut 4000)], 98, 0);
+            let refused = self.log.append(&mut [&mut random_batch(&mut SimRng::new(3), &mut 4000)], &[], 98, 0);
             assert!(matches!(refused, Err(LogError::Poisoned { .. })), "{operation:?}: {error}");
             return;
         }
@@ -412,7 +412,7 @@ impl World {
         let next = self.log.log_end_offset();
         let mut rng = SimRng::new(7);
         let mut last = random_batch(&mut rng, &mut 5000);
-        assert_eq!(self.log.append(&mut [&mut last], 99, 0).unwrap().first_offset, next);
+        assert_eq!(self.log.append(&mut [&mut last], &[], 99, 0).unwrap().first_offset, next);
         batches.push(last);
         let all = batches.concat();
         self.log.close().unwrap();

@@ -31,7 +31,7 @@ fn last_sequence(log: &Log) -> Option<i32> {
 fn unwritten(log: &mut Log, given: &[Vec<u8>]) -> Vec<(usize, Unwritten)> {
     let mut given = given.to_vec();
     let mut slices: Vec<&mut [u8]> = given.iter_mut().map(Vec::as_mut_slice).collect();
-    log.append(&mut slices, 0, 0).unwrap().unwritten
+    log.append(&mut slices, &[], 0, 0).unwrap().unwritten
 }
 
 fn snapshot(base: i64) -> String {
@@ -63,7 +63,7 @@ fn an_append_of_refused_batches_only_writes_nothing() {
     let before = disk.steps();
     let mut batches = [nth(7, 41), nth(7, 39)];
     let [gap, again] = &mut batches;
-    let appended = log.append(&mut [gap, again], 5, 0).unwrap();
+    let appended = log.append(&mut [gap, again], &[], 5, 0).unwrap();
     assert_eq!((appended.first_offset, appended.last_offset, appended.unwritten.len()), (80, 79, 2));
     assert_eq!((disk.steps(), log.latest_epoch()), (before, Some(0)));
 }
@@ -198,7 +198,7 @@ fn a_failed_append_takes_the_producers_back_even_behind_a_roll() {
         disk.fail(Fault { kind: FaultKind::NoSpace, on: StepKind::Write, path_contains, times: 1 });
         let mut given = [nth(7, 24), nth(7, 25)];
         let [first, second] = &mut given;
-        assert!(log.append(&mut [first, second], 0, 0).is_err());
+        assert!(log.append(&mut [first, second], &[], 0, 0).is_err());
         assert_eq!((log.log_end_offset(), last_sequence(&log)), (48, Some(47)), "{roll}");
         disk.clear_faults();
         write(&mut log, 24..40);

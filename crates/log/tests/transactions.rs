@@ -138,11 +138,11 @@ fn a_transaction_needs_its_guard_when_verification_is_on() {
     let on = LogConfig { transaction_verification: true, ..config() };
     let (mut log, _) = open(&disk, &on, true, 0);
     let (mut first, mut second) = (in_transaction(7, 0, 0), in_transaction(7, 0, 1));
-    let unverified = log.append(&mut [&mut first], 0, 0).unwrap().unwritten;
+    let unverified = log.append(&mut [&mut first], &[], 0, 0).unwrap().unwritten;
     assert_eq!(unverified, [(0, Unwritten::InvalidTransactionState)]);
     let start = VerificationStart { producer_id: 7, epoch: 0, base_sequence: 0, epoch_bumps: true, now_ms: 0 };
     let guard = log.begin_verification(&start);
-    let appended = log.append_verified(&mut [&mut first, &mut second], &[guard], 0, 0).unwrap();
+    let appended = log.append(&mut [&mut first, &mut second], &[guard], 0, 0).unwrap();
     assert_eq!((appended.unwritten.len(), appended.last_offset), (0, 1), "the second follows the first");
     assert_eq!((log.begin_verification(&start), log.has_open_transaction(7, 0)), (None, true));
 }

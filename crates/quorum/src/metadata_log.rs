@@ -368,7 +368,7 @@ impl MetadataLog {
             // Apache Kafka opens the metadata log before it looks at the directory's lock. What it wrote is not to be
             // written over.
             self.log.check_sole_writer().map_err(|error| self.fail(error.into()))?;
-            match self.log.append(&mut [&mut batch], epoch, now_ms) {
+            match self.log.append(&mut [&mut batch], &[], epoch, now_ms) {
                 Ok(_) => {}
                 Err(error) if error.is_disk_full() && index == 0 && !self.loader.in_transaction() => {
                     self.loader = Loader::new(Image::clone(&self.image));

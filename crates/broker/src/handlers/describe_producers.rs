@@ -84,7 +84,7 @@ mod tests {
         };
         let guard = hosted.log().begin_verification(&start);
         let mut bytes = batch.build().unwrap();
-        hosted.log().append_verified(&mut [&mut bytes], &[guard], 0, 1000).unwrap();
+        hosted.log().append(&mut [&mut bytes], &[guard], 0, 1000).unwrap();
         let asked = TopicRequest { name: topic_name.into(), partition_indexes: vec![partition].into() };
         let mut answer = topic(&asked, &topics, &mut Room::default()).unwrap();
         let answered = answer.partitions.remove(0);

@@ -66,7 +66,7 @@ impl Cluster {
             builder.push(0, None, Some(b"value"), &[]);
         }
         let mut batch = builder.build().unwrap();
-        self.partition(0).unwrap().append_as_leader(&mut [&mut batch], 0).unwrap();
+        self.partition(0).unwrap().append_as_leader(&mut [&mut batch], &[], 0).unwrap();
     }
 
     fn checkpoint(&self) {

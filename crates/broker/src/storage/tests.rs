@@ -84,7 +84,7 @@ impl Node {
         let mut builder = BatchBuilder::new();
         builder.push(0, None, Some(b"value"), &[]);
         let mut batch = builder.build().unwrap();
-        self.partition(index).append_as_leader(&mut [&mut batch], 0).map(|_| ())
+        self.partition(index).append_as_leader(&mut [&mut batch], &[], 0).map(|_| ())
     }
 
     fn partition(&self, index: i32) -> Arc<Partition> {

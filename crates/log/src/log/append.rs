@@ -80,19 +80,13 @@ impl Log {
     /// A batch of an idempotent producer is judged by what its producer has written, earlier batches of the same call included. One that may
     /// not follow is left out and changes nothing; its buffer is of no use afterwards.
     ///
+    /// The `guards` of [`begin_verification`](Self::begin_verification) stand at the places of the batches that they were given for. One that
+    /// is not needed does no harm, and there may be fewer than batches.
+    ///
     /// # Errors
     /// Nothing was appended then. [`LogError::BatchTooLarge`], [`LogError::Malformed`], [`LogError::Poisoned`], [`LogError::Io`]. Only
     /// when a failed write can't be cut off again is the outcome open, and the log is poisoned.
-    pub fn append(&mut self, batches: &mut [&mut [u8]], leader_epoch: i32, now_ms: i64) -> Result<Appended> {
-        self.append_verified(batches, &[], leader_epoch, now_ms)
-    }
-
-    /// As [`append`](Self::append), with the guards of [`begin_verification`](Self::begin_verification) at the places of the batches that
-    /// they were given for; a guard that is not needed does no harm, and there may be fewer than batches.
-    ///
-    /// # Errors
-    /// As `append`.
-    pub fn append_verified(
+    pub fn append(
         &mut self,
         batches: &mut [&mut [u8]],
         guards: &[Option<VerificationGuard>],
@@ -102,7 +96,7 @@ impl Log {
         self.append_from(Origin::Client, batches, guards, leader_epoch, now_ms)
     }
 
-    /// As [`append_verified`](Self::append_verified), for a batch of a coordinator that lives in this broker. It has no
+    /// As [`append`](Self::append), for a batch of a coordinator that lives in this broker. It has no
     /// sequence of its own, even where it belongs to the transaction of a producer.
     ///
     /// # Errors

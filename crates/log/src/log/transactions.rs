@@ -57,7 +57,7 @@ impl Log {
     }
 
     /// Before the first batch of a transaction is written, its coordinator must confirm that it knows of the transaction and this partition.
-    /// The guard returned then goes with the batch to [`append_verified`](Self::append_verified), which refuses it if the transaction was ended
+    /// The guard returned then goes with the batch to [`append`](Self::append), which refuses it if the transaction was ended
     /// meanwhile. `None` when the transaction is open here: nothing needs to be confirmed.
     pub fn begin_verification(&mut self, start: &VerificationStart) -> Option<VerificationGuard> {
         self.producers.verify(start)

@@ -94,7 +94,7 @@ pub(crate) fn open(disk: &SimDisk, config: &LogConfig, clean: bool, recovery_poi
 
 pub(crate) fn append(log: &mut Log, bytes: Vec<u8>) -> i64 {
     let mut bytes = bytes;
-    log.append(&mut [&mut bytes], 0, 0).unwrap().first_offset
+    log.append(&mut [&mut bytes], &[], 0, 0).unwrap().first_offset
 }
 
 /// All bytes of the log from `offset` on, read fetch by fetch.

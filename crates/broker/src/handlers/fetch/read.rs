@@ -7,7 +7,7 @@ use milena_protocol::ErrorCode;
 
 use super::context::{Fetch, SessionUse};
 use crate::fetch_sessions::Slot;
-use crate::partition::{Found, Partition};
+use crate::partition::{FetchedSlice, Partition};
 
 /// What one partition answers.
 pub(super) struct PartitionRead {
@@ -191,7 +191,7 @@ fn read_partition(
         return Ok(read);
     }
     let found = partition.read(slot.offset, limit, at_least_one, isolation);
-    if let Some(Found { slice, aborted }) = found.map_err(|error| code_of(partition, &error))? {
+    if let Some(FetchedSlice { slice, aborted }) = found.map_err(|error| code_of(partition, &error))? {
         (read.slice, read.partition, read.aborted) = (Some(slice), Some(Arc::clone(partition)), aborted);
     }
     Ok(read)
@@ -333,7 +333,7 @@ mod tests {
             let guard = partition.begin_verification(&start);
             let mut builder = BatchBuilder::new().producer(7, 0, 0).transactional(true);
             builder.push(2, None, Some(b"value"), &[]);
-            partition.append_verified(&mut [&mut builder.build().unwrap()], &[guard], 0).unwrap();
+            partition.append_as_leader(&mut [&mut builder.build().unwrap()], &[guard], 0).unwrap();
             let marker = Marker {
                 producer_id: 7,
                 producer_epoch: 0,

@@ -67,7 +67,7 @@ fn append_group(
     for (at, accepted) in &mut good {
         taken.extend(accepted.rebuilt.as_deref_mut().or_else(|| batches[*at].take()));
     }
-    let appended = partition.append_verified(&mut taken, &guards, now_ms);
+    let appended = partition.append_as_leader(&mut taken, &guards, now_ms);
     let offsets: Few<i64> = taken.iter().map(|batch| base_offset(batch)).collect();
     drop(taken);
     match appended {

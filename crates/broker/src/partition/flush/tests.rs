@@ -63,7 +63,7 @@ fn batch(timestamp: i64, len: usize) -> Vec<u8> {
 
 /// Appends one record; the log end offset after it.
 fn append(partition: &Arc<Partition>) -> i64 {
-    partition.append_as_leader(&mut [&mut batch(1, 10)], 0).unwrap().last_offset + 1
+    partition.append_as_leader(&mut [&mut batch(1, 10)], &[], 0).unwrap().last_offset + 1
 }
 
 /// Waits for the outcome of what was appended below `end`.
@@ -135,7 +135,7 @@ fn a_failed_sync_acknowledges_nothing_and_ends_all_writes() {
     world.disk.fail(fault);
     let lost = append(&partition);
     assert_eq!(outcome(&partition, lost), Err(ErrorCode::KAFKA_STORAGE_ERROR));
-    assert!(partition.append_as_leader(&mut [&mut batch(1, 10)], 0).is_err());
+    assert!(partition.append_as_leader(&mut [&mut batch(1, 10)], &[], 0).is_err());
     assert_eq!((partition.high_watermark(), partition.acknowledges(acknowledged)), (1, Some(Ok(()))));
     assert_eq!(partition.acknowledges(lost), Some(Err(ErrorCode::KAFKA_STORAGE_ERROR)), "it stays so");
 }
@@ -201,7 +201,7 @@ fn a_roll_is_flushed_without_anyone_waiting() {
     world.disk.hold(StepKind::Sync);
     for _ in 0..2 {
         let mut large = batch(1, 700_000);
-        let end = partition.append_as_leader(&mut [&mut large], 0).unwrap().last_offset + 1;
+        let end = partition.append_as_leader(&mut [&mut large], &[], 0).unwrap().last_offset + 1;
         assert_eq!(partition.acknowledges(end), Some(Ok(())));
     }
     world.until_held(1);
@@ -262,7 +262,7 @@ fn lose_power(seed: u64) {
                     let number = number.fetch_add(1, Ordering::Relaxed);
                     let at = (thread + number) % PARTITIONS;
                     let mut bytes = batch(number as i64, if number % 16 == 0 { 500_000 } else { 3000 });
-                    let Ok(appended) = partitions[at].append_as_leader(&mut [&mut bytes], 0) else { return };
+                    let Ok(appended) = partitions[at].append_as_leader(&mut [&mut bytes], &[], 0) else { return };
                     if outcome(&partitions[at], appended.last_offset + 1).is_err() {
                         return;
                     }

@@ -21,7 +21,7 @@ impl Node {
         let mut builder = BatchBuilder::new();
         builder.push(0, None, Some(partition.high_watermark().to_string().as_bytes()), &[]);
         let mut batch = builder.build().unwrap();
-        Ok(partition.append_as_leader(&mut [&mut batch], 0)?.last_offset + 1)
+        Ok(partition.append_as_leader(&mut [&mut batch], &[], 0)?.last_offset + 1)
     }
 
     fn append_offsets(&self, count: usize) {

@@ -36,7 +36,7 @@ fn append(node: &Node, timestamp: i64) -> bool {
     let mut builder = BatchBuilder::new();
     builder.push(timestamp, None, Some(b"value"), &[]);
     let mut batch = builder.build().unwrap();
-    node.partition(1).append_as_leader(&mut [&mut batch], timestamp).is_ok()
+    node.partition(1).append_as_leader(&mut [&mut batch], &[], timestamp).is_ok()
 }
 
 /// Three directories, and a partition with five segments in the second.
