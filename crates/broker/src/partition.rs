@@ -35,7 +35,7 @@ pub struct TopicIdentity {
 }
 
 /// Somebody who is told when the high watermark moves later than an append, or never will.
-pub trait Committed: Send + Sync {
+pub trait CommitListener: Send + Sync {
     /// Look at the partition. False when there is no need to be told again.
     fn committed(&self) -> bool;
 }
@@ -65,7 +65,7 @@ pub struct Partition {
     waiters: Waiters,
     flushes: Flushes,
     flusher: Arc<Flusher>,
-    commits: Mutex<Vec<Arc<dyn Committed>>>,
+    listeners: Mutex<Vec<Arc<dyn CommitListener>>>,
 }
 
 impl Partition {
@@ -101,7 +101,7 @@ impl Partition {
             waiters: Waiters::default(),
             flushes: Flushes::since(flusher.now_ms()),
             flusher: Arc::clone(flusher),
-            commits: Mutex::default(),
+            listeners: Mutex::default(),
             log: Mutex::new(log),
         })
     }
@@ -374,15 +374,15 @@ impl Partition {
     }
 
     /// Has somebody told of commits. What has happened before is not told: look at the partition after this.
-    pub fn tell_commits(&self, to: Arc<dyn Committed>) {
-        self.commits.lock().push(to);
+    pub fn add_listener(&self, listener: Arc<dyn CommitListener>) {
+        self.listeners.lock().push(listener);
     }
 
     /// Commits may have happened that no append has told of.
     fn committed(&self) {
-        let told = self.commits.lock().clone();
-        for one in told.iter().filter(|one| !one.committed()) {
-            self.commits.lock().retain(|other| !Arc::ptr_eq(one, other));
+        let listeners = self.listeners.lock().clone();
+        for one in listeners.iter().filter(|one| !one.committed()) {
+            self.listeners.lock().retain(|other| !Arc::ptr_eq(one, other));
         }
     }
 

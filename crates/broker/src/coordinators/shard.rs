@@ -16,7 +16,7 @@ use super::Shared;
 use super::coordinator::{Kind, Perform};
 use super::marker_error;
 use crate::dispatch::frame;
-use crate::partition::{Committed, Partition};
+use crate::partition::{CommitListener, Partition};
 use crate::request::{Call, Header, Refusal};
 
 /// An answer of a coordinator, or why there is none.
@@ -76,7 +76,7 @@ pub(super) struct Shard<E: Kind> {
 }
 
 /// Tells a shard of commits for as long as it lives.
-struct Told<E: Kind>(Weak<Shard<E>>);
+struct ShardListener<E: Kind>(Weak<Shard<E>>);
 
 enum State<E: Kind> {
     /// The partition is being read. Topics that were deleted meanwhile.
@@ -111,7 +111,7 @@ impl<E: Kind> Shard<E> {
         let deleted = std::mem::take(deleted);
         let runtime = self.with_input(finish);
         let mut active = Box::new(Active { runtime, waiting: FxHashMap::default(), tickets: 0 });
-        self.partition.tell_commits(Arc::new(Told(self.weak())));
+        self.partition.add_listener(Arc::new(ShardListener(self.weak())));
         let effects = self.step(&mut active, None, |_, _| {}, |_, reply| Some(reply));
         *state = State::Active(active);
         drop(state);
@@ -305,7 +305,7 @@ impl<E: Kind> Shard<E> {
     }
 }
 
-impl<E: Kind> Committed for Told<E> {
+impl<E: Kind> CommitListener for ShardListener<E> {
     fn committed(&self) -> bool {
         self.0.upgrade().map(|shard| shard.committed()).is_some()
     }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::coordinator::{Coordinator, Kind, Perform};
 use super::shard::Shard;
 use super::{Shared, marker_error};
-use crate::partition::{Committed, Partition};
+use crate::partition::{CommitListener, Partition};
 use crate::ports::{Live, Ports};
 use crate::replicas::Replicas;
 
@@ -132,7 +132,7 @@ impl MarkerWriter {
             Some(progress) => progress.waiting.iter().map(|awaited| Arc::clone(&awaited.partition)).collect(),
             None => Vec::new(),
         };
-        partitions.iter().for_each(|partition| partition.tell_commits(Arc::clone(&wait) as Arc<dyn Committed>));
+        partitions.iter().for_each(|partition| partition.add_listener(Arc::clone(&wait) as Arc<dyn CommitListener>));
         wait.committed();
     }
 
@@ -189,7 +189,7 @@ struct Progress {
     waiting: Vec<Awaited>,
 }
 
-impl Committed for MarkerWait {
+impl CommitListener for MarkerWait {
     fn committed(&self) -> bool {
         let done = {
             let mut state = self.state.lock();
