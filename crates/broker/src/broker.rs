@@ -26,7 +26,7 @@ use crate::flusher::FlushTimer;
 use crate::maintenance::Maintenance;
 use crate::replicas::Replicas;
 pub use crate::storage::Fatal;
-use crate::storage::{Found, Storage};
+use crate::storage::{OpenReport, Storage};
 
 /// How long a stop waits for requests in flight.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -46,16 +46,16 @@ pub struct Broker {
     node_id: i32,
     epoch: i64,
     defaults: milena_quorum::TopicDefaults,
-    report: Report,
+    report: StartReport,
 }
 
 /// What the start did.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct StartReport {
     /// Lines about what was formatted.
     pub formatted: Vec<String>,
     /// The partitions that were found.
-    pub found: Found,
+    pub found: OpenReport,
     /// Whether the last stop was in order.
     pub clean: bool,
 }
@@ -138,7 +138,7 @@ impl Broker {
     }
 
     /// What the start did.
-    pub fn report(&self) -> &Report {
+    pub fn report(&self) -> &StartReport {
         &self.report
     }
 

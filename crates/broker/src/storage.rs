@@ -37,7 +37,7 @@ use checkpoints::Checkpointed;
 pub(crate) use directory::Failures;
 pub use directory::{Directory, Fatal};
 pub use moving::Move;
-pub use open::{Found, Opened, Wanted};
+pub use open::{OpenReport, Opened, Wanted};
 pub use placing::{EVERY_DIRECTORY, New};
 
 /// All log directories.

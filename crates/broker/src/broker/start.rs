@@ -12,7 +12,7 @@ use milena_protocol::Uuid;
 use milena_quorum::{ControllerRegistration, MetadataLog, MetadataLogOptions, TopicDefaults};
 
 use super::directories;
-use super::{Broker, BrokerError, Report, registration};
+use super::{Broker, BrokerError, StartReport, registration};
 use crate::auto_topics::AutoTopics;
 use crate::cleaner::LogCleaner;
 use crate::controller::Controller;
@@ -29,7 +29,7 @@ use crate::publisher::{Publisher, with_dynamic};
 use crate::replica_directories::{self, topic_defaults};
 use crate::replicas::Replicas;
 use crate::settings::{PartitionSettings, connection_limits, net_config};
-use crate::storage::{Found, Storage, Wanted};
+use crate::storage::{OpenReport, Storage, Wanted};
 
 /// How long a fetch session must be unused before a new one may take its place; Kafka has no setting for it either.
 const SESSION_EVICTION: Duration = Duration::from_secs(120);
@@ -63,7 +63,7 @@ impl Broker {
         let config = with_dynamic(&config, quorum.log.image(), config.node_id());
         storage.cordon(config.list("cordoned.log.dirs"));
         let (replicas, found) = open_partitions(&config, quorum.log.image(), &storage)?;
-        let report = Report { formatted, found, clean };
+        let report = StartReport { formatted, found, clean };
         let parts = Parts { config, clock, cluster_id: directories.cluster_id, storage, replicas, report };
         parts.run(bound, quorum)
     }
@@ -120,7 +120,7 @@ fn open_partitions(
     config: &BrokerConfig,
     image: &Image,
     storage: &Storage,
-) -> Result<(Arc<Replicas>, Found), BrokerError> {
+) -> Result<(Arc<Replicas>, OpenReport), BrokerError> {
     let mut wanted = Vec::new();
     for topic in image.topics().iter() {
         let identity = Arc::new(TopicIdentity { name: topic.name.to_string(), id: topic.id });
@@ -150,7 +150,7 @@ struct Parts {
     cluster_id: String,
     storage: Arc<Storage>,
     replicas: Arc<Replicas>,
-    report: Report,
+    report: StartReport,
 }
 
 impl Parts {

@@ -19,7 +19,7 @@ use crate::settings::PartitionSettings;
 
 /// What opening found, for the start's report.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Found {
+pub struct OpenReport {
     /// Partitions opened.
     pub partitions: usize,
     /// Of these, how many had batches checked because the last stop was not clean.
@@ -73,7 +73,7 @@ pub struct Opened {
     /// Those whose directory has failed.
     pub offline: Vec<(Arc<TopicIdentity>, i32)>,
     /// For the report.
-    pub found: Found,
+    pub found: OpenReport,
 }
 
 impl Storage {
