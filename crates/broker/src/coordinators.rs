@@ -39,7 +39,7 @@ use crate::replicas::{Replicas, Topics};
 use alarm::Alarm;
 
 /// What a coordinator does beside answering requests.
-trait Hosted: Send + Sync {
+trait HostedCoordinator: Send + Sync {
     /// Makes the engines follow the partitions hosted here.
     fn follow(&self, topics: &Topics, image: &Image);
 
@@ -112,7 +112,7 @@ impl Coordinators {
     }
 
     /// Groups first: the markers of transactions go to their partitions.
-    fn all(&self) -> [&dyn Hosted; 2] {
+    fn all(&self) -> [&dyn HostedCoordinator; 2] {
         [&*self.groups, &self.transactions]
     }
 
@@ -135,7 +135,7 @@ impl Coordinators {
         let run = move || {
             let shared = &coordinators.shared;
             while shared.alarm.begin() {
-                let next = coordinators.all().into_iter().filter_map(Hosted::fire).min();
+                let next = coordinators.all().into_iter().filter_map(HostedCoordinator::fire).min();
                 shared.alarm.sleep(next.map(|at| at.saturating_sub(shared.ticks_ms())), next);
             }
         };
@@ -150,7 +150,7 @@ impl CoordinatorThread {
         self.coordinators.shared.alarm.stop();
         // A panic in it has been printed; there is nothing more to do.
         let _ = self.thread.join();
-        self.coordinators.all().into_iter().for_each(Hosted::stop);
+        self.coordinators.all().into_iter().for_each(HostedCoordinator::stop);
     }
 }
 

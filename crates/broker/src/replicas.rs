@@ -15,12 +15,12 @@ use crate::partition::{Partition, TopicIdentity};
 pub struct HostedTopic {
     /// Its name and id.
     pub identity: Arc<TopicIdentity>,
-    partitions: Vec<Hosted>,
+    partitions: Vec<HostedPartition>,
 }
 
 /// What there is of a partition here.
 #[derive(Clone)]
-enum Hosted {
+enum HostedPartition {
     Nothing,
     Online(Arc<Partition>),
     /// Its log directory has failed.
@@ -39,16 +39,16 @@ impl HostedTopic {
     /// KAFKA_STORAGE_ERROR when its directory has failed, else UNKNOWN_TOPIC_OR_PARTITION.
     pub fn served(&self, index: i32) -> Result<&Arc<Partition>, ErrorCode> {
         match usize::try_from(index).ok().and_then(|index| self.partitions.get(index)) {
-            Some(Hosted::Online(partition)) => Ok(partition),
-            Some(Hosted::Offline) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
-            Some(Hosted::Nothing) | None => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
+            Some(HostedPartition::Online(partition)) => Ok(partition),
+            Some(HostedPartition::Offline) => Err(ErrorCode::KAFKA_STORAGE_ERROR),
+            Some(HostedPartition::Nothing) | None => Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION),
         }
     }
 
     /// All partitions that are here and online.
     pub fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
         self.partitions.iter().filter_map(|hosted| match hosted {
-            Hosted::Online(partition) => Some(partition),
+            HostedPartition::Online(partition) => Some(partition),
             _ => None,
         })
     }
@@ -91,7 +91,7 @@ impl Topics {
     }
 
     /// Adds partitions of one topic, or puts them in the place of others.
-    fn put(&mut self, added: &[(Arc<TopicIdentity>, i32, Hosted)]) {
+    fn put(&mut self, added: &[(Arc<TopicIdentity>, i32, HostedPartition)]) {
         let Some((identity, ..)) = added.first() else { return };
         let known = self.by_id.get(&identity.id);
         let identity = Arc::clone(known.map_or(identity, |topic| &topic.identity));
@@ -99,7 +99,7 @@ impl Topics {
         for (_, index, hosted) in added {
             let index = *index as usize;
             if partitions.len() <= index {
-                partitions.resize(index + 1, Hosted::Nothing);
+                partitions.resize(index + 1, HostedPartition::Nothing);
             }
             partitions[index] = hosted.clone();
         }
@@ -126,13 +126,13 @@ impl Replicas {
         self.put(
             added
                 .into_iter()
-                .map(|partition| (Arc::clone(&partition.topic), partition.index, Hosted::Online(partition))),
+                .map(|partition| (Arc::clone(&partition.topic), partition.index, HostedPartition::Online(partition))),
         );
     }
 
     /// Adds partitions whose log directory does not work. Only the thread that follows the metadata calls this.
     pub fn add_offline(&self, added: impl IntoIterator<Item = (Arc<TopicIdentity>, i32)>) {
-        self.put(added.into_iter().map(|(topic, index)| (topic, index, Hosted::Offline)));
+        self.put(added.into_iter().map(|(topic, index)| (topic, index, HostedPartition::Offline)));
     }
 
     /// Takes the partitions that are in failed directories offline and retires them; they come back. Only the thread that
@@ -145,7 +145,7 @@ impl Replicas {
         partitions
     }
 
-    fn put(&self, added: impl Iterator<Item = (Arc<TopicIdentity>, i32, Hosted)>) {
+    fn put(&self, added: impl Iterator<Item = (Arc<TopicIdentity>, i32, HostedPartition)>) {
         let mut added: Vec<_> = added.collect();
         if added.is_empty() {
             return;

@@ -13,7 +13,7 @@ use milena_records::Compression;
 use parking_lot::Mutex;
 
 use super::shard::{Answer, Shard};
-use super::{Hosted, Shared, load};
+use super::{HostedCoordinator, Shared, load};
 use crate::partition::Partition;
 use crate::ports::Live;
 use crate::replicas::Topics;
@@ -169,7 +169,7 @@ impl<E: Kind> Coordinator<E> {
     }
 }
 
-impl<E: Kind> Hosted for Coordinator<E> {
+impl<E: Kind> HostedCoordinator for Coordinator<E> {
     fn follow(&self, topics: &Topics, image: &Image) {
         let partitions = image.topics().get(E::TOPIC).map_or(0, |topic| topic.partitions.len());
         let (shards, new) = self.shards_of(topics, i32::try_from(partitions).unwrap_or(0));

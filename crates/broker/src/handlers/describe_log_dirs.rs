@@ -58,10 +58,10 @@ fn asked<'t>(topics: Option<&[DescribableLogDirTopic<'_>]>, hosted: &'t Topics) 
 }
 
 /// By directory and topic.
-type Hosted<'t> = BTreeMap<&'t str, Vec<DescribeLogDirsPartition>>;
+type TopicsOfDirectory<'t> = BTreeMap<&'t str, Vec<DescribeLogDirsPartition>>;
 
-fn hosted_by_directory<'t>(partitions: &[&'t Arc<Partition>], directories: usize) -> Vec<Hosted<'t>> {
-    let mut hosted = vec![Hosted::new(); directories];
+fn hosted_by_directory<'t>(partitions: &[&'t Arc<Partition>], directories: usize) -> Vec<TopicsOfDirectory<'t>> {
+    let mut hosted = vec![TopicsOfDirectory::new(); directories];
     for &partition in partitions {
         for (directory, measured) in measure(partition) {
             if let Some(topics) = hosted.get_mut(directory) {
@@ -90,7 +90,7 @@ fn measure(partition: &Partition) -> impl Iterator<Item = (usize, DescribeLogDir
     std::iter::once(here).chain(future)
 }
 
-fn describe<'r>(dir: &Path, is_offline: bool, hosted: Hosted<'r>) -> DescribeLogDirsResult<'r> {
+fn describe<'r>(dir: &Path, is_offline: bool, hosted: TopicsOfDirectory<'r>) -> DescribeLogDirsResult<'r> {
     let log_dir = Cow::Owned(dir.to_string_lossy().into_owned());
     let space = (!is_offline).then(|| space(dir).ok()).flatten();
     let Some((total_bytes, usable_bytes)) = space else {
@@ -119,7 +119,7 @@ mod tests {
         let (total, usable) = space(Path::new("/")).unwrap();
         assert!(total > 0 && usable <= total);
         for (dir, is_offline) in [("/nowhere/at/all", false), ("/", true)] {
-            let missing = describe(Path::new(dir), is_offline, Hosted::new());
+            let missing = describe(Path::new(dir), is_offline, TopicsOfDirectory::new());
             assert_eq!((missing.error_code, missing.total_bytes), (ErrorCode::KAFKA_STORAGE_ERROR.0, -1));
         }
     }
