@@ -22,7 +22,7 @@ use crate::replicas::Topics;
 pub(super) type Perform<E> = Arc<dyn Fn(&Shard<E>, <E as Engine>::Effect) + Send + Sync>;
 
 /// An engine as the broker hosts it.
-pub trait Kind: Engine<Reply: Send, Timer: Send, After: Send, Effect: Send> + Send + 'static {
+pub trait CoordinatorEngine: Engine<Reply: Send, Timer: Send, After: Send, Effect: Send> + Send + 'static {
     /// The topic that it lives on.
     const TOPIC: &'static str;
 
@@ -46,7 +46,7 @@ pub trait Kind: Engine<Reply: Send, Timer: Send, After: Send, Effect: Send> + Se
 }
 
 /// The engines of one topic.
-pub struct Coordinator<E: Kind> {
+pub struct Coordinator<E: CoordinatorEngine> {
     shared: Arc<Shared>,
     perform: Perform<E>,
     shards: ArcSwap<Shards<E>>,
@@ -55,13 +55,13 @@ pub struct Coordinator<E: Kind> {
 }
 
 /// The engines by partition, as of now.
-struct Shards<E: Kind> {
+struct Shards<E: CoordinatorEngine> {
     /// How many partitions the topic has; 0 when it does not exist.
     partitions: i32,
     by_partition: Vec<Option<Arc<Shard<E>>>>,
 }
 
-impl<E: Kind> Coordinator<E> {
+impl<E: CoordinatorEngine> Coordinator<E> {
     pub(super) fn new(shared: Arc<Shared>, perform: Perform<E>) -> Self {
         let shards = ArcSwap::from_pointee(Shards { partitions: 0, by_partition: Vec::new() });
         Self { shared, perform, shards, loading: Mutex::default() }
@@ -169,7 +169,7 @@ impl<E: Kind> Coordinator<E> {
     }
 }
 
-impl<E: Kind> HostedCoordinator for Coordinator<E> {
+impl<E: CoordinatorEngine> HostedCoordinator for Coordinator<E> {
     fn follow(&self, topics: &Topics, image: &Image) {
         let partitions = image.topics().get(E::TOPIC).map_or(0, |topic| topic.partitions.len());
         let (shards, new) = self.shards_of(topics, i32::try_from(partitions).unwrap_or(0));

@@ -10,11 +10,11 @@ use milena_metadata::{ConfigResource, Image, Partition, Topic};
 use milena_protocol::Uuid;
 use milena_records::Compression;
 
-use super::coordinator::Kind;
+use super::coordinator::CoordinatorEngine;
 use crate::ports::Live;
 use crate::published::Published;
 
-impl Kind for Groups {
+impl CoordinatorEngine for Groups {
     const TOPIC: &'static str = "__consumer_offsets";
 
     fn empty() -> Self {

@@ -8,7 +8,7 @@ use milena_io::FileExt;
 use milena_log::LogError;
 use milena_records::{BatchError, batches};
 
-use super::coordinator::Kind;
+use super::coordinator::CoordinatorEngine;
 use super::shard::Shard;
 use crate::partition::Partition;
 
@@ -37,7 +37,7 @@ pub(super) fn has_records(partition: &Partition) -> bool {
 }
 
 /// Loads a partition; its engine answers from then on, or never.
-pub(super) fn load<E: Kind>(shard: &Arc<Shard<E>>) {
+pub(super) fn load<E: CoordinatorEngine>(shard: &Arc<Shard<E>>) {
     let (partition, started) = (&shard.partition, Instant::now());
     match read(shard) {
         Ok((loader, bytes)) => {
@@ -53,7 +53,7 @@ pub(super) fn load<E: Kind>(shard: &Arc<Shard<E>>) {
     }
 }
 
-fn read<E: Kind>(shard: &Shard<E>) -> Result<(Loader<E>, u64), Failure> {
+fn read<E: CoordinatorEngine>(shard: &Shard<E>) -> Result<(Loader<E>, u64), Failure> {
     let partition = &shard.partition;
     let chunk = usize::try_from(shard.load_buffer_bytes()).unwrap_or(1);
     let mut loader = Loader::new(E::empty(), MAX_DECOMPRESSED_BYTES);

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
 use super::Shared;
-use super::coordinator::{Kind, Perform};
+use super::coordinator::{CoordinatorEngine, Perform};
 use super::marker_error;
 use crate::dispatch::frame;
 use crate::partition::{CommitListener, Partition};
@@ -66,7 +66,7 @@ impl<R> Answer<R> {
 }
 
 /// One engine with its partition.
-pub(super) struct Shard<E: Kind> {
+pub(super) struct Shard<E: CoordinatorEngine> {
     pub(super) partition: Arc<Partition>,
     shared: Arc<Shared>,
     /// Does what the engine wants done, with no lock held.
@@ -76,9 +76,9 @@ pub(super) struct Shard<E: Kind> {
 }
 
 /// Tells a shard of commits for as long as it lives.
-struct ShardListener<E: Kind>(Weak<Shard<E>>);
+struct ShardListener<E: CoordinatorEngine>(Weak<Shard<E>>);
 
-enum State<E: Kind> {
+enum State<E: CoordinatorEngine> {
     /// The partition is being read. Topics that were deleted meanwhile.
     Loading(Vec<String>),
     Active(Box<Active<E>>),
@@ -86,13 +86,13 @@ enum State<E: Kind> {
     Ended,
 }
 
-struct Active<E: Kind> {
+struct Active<E: CoordinatorEngine> {
     runtime: Runtime<E>,
     waiting: FxHashMap<Ticket, oneshot::Sender<E::Reply>>,
     tickets: u64,
 }
 
-impl<E: Kind> Shard<E> {
+impl<E: CoordinatorEngine> Shard<E> {
     /// An engine that is to be loaded.
     pub(super) fn new(partition: Arc<Partition>, shared: Arc<Shared>, perform: Perform<E>) -> Arc<Self> {
         let state = Mutex::new(State::Loading(Vec::new()));
@@ -291,7 +291,7 @@ impl<E: Kind> Shard<E> {
     }
 }
 
-impl<E: Kind> Shard<E> {
+impl<E: CoordinatorEngine> Shard<E> {
     fn committed(&self) {
         let mut state = self.state.lock();
         let State::Active(active) = &mut *state else { return };
@@ -305,7 +305,7 @@ impl<E: Kind> Shard<E> {
     }
 }
 
-impl<E: Kind> CommitListener for ShardListener<E> {
+impl<E: CoordinatorEngine> CommitListener for ShardListener<E> {
     fn committed(&self) -> bool {
         self.0.upgrade().map(|shard| shard.committed()).is_some()
     }

@@ -11,14 +11,14 @@ use milena_protocol::{ErrorCode, Str};
 use milena_records::{Compression, EndTransaction, TimestampType};
 use parking_lot::Mutex;
 
-use super::coordinator::{Coordinator, Kind, Perform};
+use super::coordinator::{Coordinator, CoordinatorEngine, Perform};
 use super::shard::Shard;
 use super::{Shared, marker_error};
 use crate::partition::{CommitListener, Partition};
 use crate::ports::{Live, Ports};
 use crate::replicas::Replicas;
 
-impl Kind for Transactions {
+impl CoordinatorEngine for Transactions {
     const TOPIC: &'static str = "__transaction_state";
 
     fn empty() -> Self {
