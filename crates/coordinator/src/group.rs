@@ -41,7 +41,7 @@ use commit::Origin;
 use consumer::ConsumerGroup;
 pub use fetch::{FetchedGroup, FetchedOffset};
 pub use join::check_join;
-use offsets::{Committed, Offsets};
+use offsets::{CommittedOffset, Offsets};
 
 pub(crate) type GroupCx<'c, 'i> = Cx<'c, 'i, Groups>;
 
@@ -194,7 +194,7 @@ impl Groups {
             let id: Arc<str> = Arc::from(&*group);
             self.groups.insert(Arc::clone(&id), ClassicGroup::simple(id));
         }
-        let committed = Committed::from_record(&value, record.offset);
+        let committed = CommittedOffset::from_record(&value, record.offset);
         match record.producer_id {
             None => self.offsets.put(&group, &topic, partition, committed),
             Some(producer) => self.offsets.put_pending(producer, &group, &topic, partition, committed),

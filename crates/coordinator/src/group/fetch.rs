@@ -4,7 +4,7 @@ use milena_protocol::ErrorCode;
 use milena_protocol::messages::offset_fetch_request::OffsetFetchRequestGroup;
 
 use super::api::Reply;
-use super::offsets::Committed;
+use super::offsets::CommittedOffset;
 use super::{GroupCx, Groups};
 use crate::engine::Ticket;
 
@@ -41,7 +41,7 @@ impl FetchedOffset {
         Self { partition, offset: -1, leader_epoch: -1, metadata: String::new(), error }
     }
 
-    fn some(partition: i32, committed: &Committed) -> Self {
+    fn some(partition: i32, committed: &CommittedOffset) -> Self {
         Self {
             partition,
             offset: committed.offset,

@@ -7,7 +7,7 @@ use milena_protocol::messages::OffsetCommitValue;
 
 /// A committed offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Committed {
+pub(super) struct CommittedOffset {
     pub(super) offset: i64,
     /// Epoch of the last consumed record's leader, or -1.
     pub(super) leader_epoch: i32,
@@ -22,7 +22,7 @@ pub(super) struct Committed {
     pub(super) record_offset: i64,
 }
 
-impl Committed {
+impl CommittedOffset {
     pub(super) fn from_record(value: &OffsetCommitValue<'_>, record_offset: i64) -> Self {
         Self {
             offset: value.offset,
@@ -45,22 +45,22 @@ impl Committed {
 }
 
 /// The offsets of one group, by topic and partition.
-pub(super) type GroupOffsets = BTreeMap<Box<str>, BTreeMap<i32, Committed>>;
+pub(super) type GroupOffsets = BTreeMap<Box<str>, BTreeMap<i32, CommittedOffset>>;
 
 #[derive(Debug, Default)]
 struct ByGroup(BTreeMap<Box<str>, GroupOffsets>);
 
 impl ByGroup {
-    fn get(&self, group: &str, topic: &str, partition: i32) -> Option<&Committed> {
+    fn get(&self, group: &str, topic: &str, partition: i32) -> Option<&CommittedOffset> {
         self.0.get(group)?.get(topic)?.get(&partition)
     }
 
-    fn put(&mut self, group: &str, topic: &str, partition: i32, committed: Committed) -> Option<Committed> {
+    fn put(&mut self, group: &str, topic: &str, partition: i32, committed: CommittedOffset) -> Option<CommittedOffset> {
         let topics = entry(&mut self.0, group);
         entry(topics, topic).insert(partition, committed)
     }
 
-    fn remove(&mut self, group: &str, topic: &str, partition: i32) -> Option<Committed> {
+    fn remove(&mut self, group: &str, topic: &str, partition: i32) -> Option<CommittedOffset> {
         let topics = self.0.get_mut(group)?;
         let partitions = topics.get_mut(topic)?;
         let removed = partitions.remove(&partition);
@@ -99,7 +99,7 @@ impl Offsets {
         self.len
     }
 
-    pub(super) fn get(&self, group: &str, topic: &str, partition: i32) -> Option<&Committed> {
+    pub(super) fn get(&self, group: &str, topic: &str, partition: i32) -> Option<&CommittedOffset> {
         self.committed.get(group, topic, partition)
     }
 
@@ -107,7 +107,7 @@ impl Offsets {
         self.committed.0.get(group)
     }
 
-    pub(super) fn put(&mut self, group: &str, topic: &str, partition: i32, committed: Committed) {
+    pub(super) fn put(&mut self, group: &str, topic: &str, partition: i32, committed: CommittedOffset) {
         self.len += usize::from(self.committed.put(group, topic, partition, committed).is_none());
     }
 
@@ -117,7 +117,7 @@ impl Offsets {
         group: &str,
         topic: &str,
         partition: i32,
-        committed: Committed,
+        committed: CommittedOffset,
     ) {
         self.pending.entry(producer).or_default().put(group, topic, partition, committed);
         entry(&mut self.open, group).insert(producer);
