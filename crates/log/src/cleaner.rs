@@ -31,7 +31,7 @@ use transactions::Transactions;
 
 use crate::aborted::AbortedTxn;
 use crate::error::{IoContext, LogError};
-use crate::log::{Log, Version, View};
+use crate::log::{Log, LogView, Version};
 
 /// How often segments may come or go under a look into the log without its lock.
 const MOST_LOOKS: usize = 4;
@@ -212,7 +212,7 @@ impl Cleaner {
         #[expect(clippy::disallowed_methods, reason = "the time is told, nothing is decided by it")]
         let begun = Instant::now();
         let config = std::sync::Arc::clone(log.lock().config());
-        let segments = look(log, |log| log.view_below(task.end), View::sizes)?;
+        let segments = look(log, |log| log.view_below(task.end), LogView::sizes)?;
         let first = segments.partition_point(|segment| segment.base_offset <= task.first_dirty).saturating_sub(1);
         let mut round = Round {
             log,
@@ -374,8 +374,8 @@ impl Cleaner {
 /// Looks into a log without holding it, unless segments come or go under it again and again.
 fn look<T>(
     log: &Mutex<Log>,
-    view: impl Fn(&Log) -> View,
-    look: impl Fn(&View) -> crate::Result<T>,
+    view: impl Fn(&Log) -> LogView,
+    look: impl Fn(&LogView) -> crate::Result<T>,
 ) -> crate::Result<T> {
     for _ in 0..MOST_LOOKS {
         let view = view(&log.lock());

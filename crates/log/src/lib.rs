@@ -31,8 +31,8 @@ pub use directory::{Checkpoint, CleanMarker, LogDirectory, Offsets, PartitionDir
 pub use epochs::{EpochEnd, EpochEntry};
 pub use error::{LogError, Result};
 pub use log::{
-    Appended, Cleanable, CleaningLimits, Due, Flush, Log, Marker, Missing, OpenParams, Recovery, Removal, Slice,
-    TimestampOffset, View,
+    Appended, Cleanable, CleaningLimits, Due, Flush, Log, LogView, Marker, Missing, OpenParams, Recovery, Removal,
+    Slice, TimestampOffset,
 };
 pub use names::{DirKind, PartitionDirName};
 pub use partition_metadata::{read_topic_id, sync_topic_id, write_topic_id, write_topic_id_unsynced};

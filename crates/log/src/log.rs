@@ -40,7 +40,7 @@ pub use remove::Removal;
 pub use retention::Due;
 pub use timestamps::TimestampOffset;
 pub use transactions::Marker;
-pub use view::View;
+pub use view::LogView;
 
 /// One partition's log, exactly as Kafka keeps it on disk. Not synchronised: appends need `&mut`, reads `&`.
 ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::*;
 use milena_io::{Fault, FaultKind, SimDisk, StepKind};
-use milena_log::{Log, LogConfig, LogError, TimestampOffset, View};
+use milena_log::{Log, LogConfig, LogError, LogView, TimestampOffset};
 use milena_records::{BatchBuilder, Compression, Compressor, Decompressor};
 
 fn records(codec: Compression, stamps: &[i64], append_time: Option<i64>) -> Vec<u8> {
@@ -83,7 +83,7 @@ fn four_segments(disk: &SimDisk) -> Log {
     log
 }
 
-fn searched(search: &View, timestamp: i64) -> milena_log::Result<Option<i64>> {
+fn searched(search: &LogView, timestamp: i64) -> milena_log::Result<Option<i64>> {
     Ok(search.offset_for_timestamp(timestamp, &mut Decompressor::new(1 << 20))?.map(|found| found.offset))
 }
 

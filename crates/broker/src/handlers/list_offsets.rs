@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use milena_log::{Log, LogError, TimestampOffset, View};
+use milena_log::{Log, LogError, LogView, TimestampOffset};
 use milena_net::{Outgoing, Replies};
 use milena_protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsRequest};
 use milena_protocol::messages::list_offsets_response::{
@@ -54,12 +54,7 @@ fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Resu
     Ok(())
 }
 
-fn handle(
-    call: &Call<'_>,
-    request: &ListOffsetsRequest<'_>,
-    ports: &Ports,
-    out: &mut Outgoing,
-) -> Result<(), Refusal> {
+fn handle(call: &Call<'_>, request: &ListOffsetsRequest<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
     let topics = ports.replicas.topics();
     call.answer(out, &response(request, call.header.version, &topics))
 }
@@ -149,8 +144,6 @@ fn failed(partition_index: i32, error: ErrorCode) -> ListOffsetsPartitionRespons
     ListOffsetsPartitionResponse { partition_index, error_code: error.0, timestamp: -1, offset: -1, leader_epoch: -1 }
 }
 
-type Found = Result<Option<TimestampOffset>, LogError>;
-
 /// How offsets are looked up for one request.
 struct Lookup {
     version: i16,
@@ -220,7 +213,7 @@ impl Lookup {
         Ok(found.map_err(|error| code_of(partition, &error))?.filter(|found| found.offset < limit))
     }
 
-    fn search(&mut self, wanted: Option<i64>, view: &View) -> Found {
+    fn search(&mut self, wanted: Option<i64>, view: &LogView) -> Result<Option<TimestampOffset>, LogError> {
         match wanted {
             Some(timestamp) => view.offset_for_timestamp(timestamp, &mut self.decompressor),
             None => view.max_timestamp_offset(&mut self.decompressor),

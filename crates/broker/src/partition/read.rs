@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use milena_log::{AbortedTxn, Log, LogError, Slice, View};
+use milena_log::{AbortedTxn, Log, LogError, LogView, Slice};
 
 use super::Partition;
 
@@ -87,7 +87,7 @@ impl Partition {
                 Isolation::Uncommitted => log.view_from(wanted.offset),
                 Isolation::Committed => log.view_of_committed_from(wanted.offset),
             };
-            let found = self.look(view, |view| wanted.find_in(view, View::read, View::aborted_transactions));
+            let found = self.look(view, |view| wanted.find_in(view, LogView::read, LogView::aborted_transactions));
             if let Some(found) = found.transpose()?.flatten() {
                 return Ok(Some(found));
             }
@@ -124,7 +124,7 @@ impl Partition {
 
     /// Looks into the log without its lock, for as long as the disk takes. `None` when segments came or went under it
     /// again and again; then only the lock helps.
-    pub fn look<T>(&self, view: impl Fn(&Log) -> View, mut look: impl FnMut(&View) -> T) -> Option<T> {
+    pub fn look<T>(&self, view: impl Fn(&Log) -> LogView, mut look: impl FnMut(&LogView) -> T) -> Option<T> {
         (0..MOST_LOOKS).find_map(|_| {
             let view = view(&self.log.lock());
             let found = look(&view);

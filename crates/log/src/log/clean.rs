@@ -7,7 +7,7 @@ use std::sync::Arc;
 use milena_io::OpenMode;
 
 use super::flush::Shared;
-use super::{Log, Segment, View, segment_at};
+use super::{Log, LogView, Segment, segment_at};
 use crate::aborted::AbortedTxn;
 use crate::cleaner::{LastWritten, SegmentSizes, Source, Target};
 use crate::error::{IoContext, LogError, Result};
@@ -56,7 +56,7 @@ impl Cleanable {
 }
 
 impl Log {
-    /// As [`View::cleanable`], at once.
+    /// As [`LogView::cleanable`], at once.
     ///
     /// # Errors
     /// The same.
@@ -65,7 +65,7 @@ impl Log {
     }
 }
 
-impl View {
+impl LogView {
     /// Of a [view of all segments](Log::view_of_all): what can be cleaned when everything below `cleaned_to` is clean (from `cleaner-offset-checkpoint`).
     ///
     /// The last segment never is, nor is what is above the last stable offset.

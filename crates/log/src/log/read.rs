@@ -7,7 +7,7 @@ use std::sync::Arc;
 use milena_io::File;
 
 use super::recent::{End, Recent, Start};
-use super::{Log, Segment, View, segment_at};
+use super::{Log, LogView, Segment, segment_at};
 use crate::error::{LogError, Result};
 use crate::names::Home;
 
@@ -79,7 +79,7 @@ impl Log {
     }
 }
 
-impl View {
+impl LogView {
     /// As [`Log::read`]. It also finds nothing where its segments have nothing at or behind `offset`, of which it has only some.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Which of the oldest segments are due to go: those below the log start offset, then by size, then by age.
 
-use super::{Log, View};
+use super::{Log, LogView};
 use crate::error::{IoContext, Result};
 
 /// How many of the oldest segments are due, by reason; each reason looks at what the one before leaves.
@@ -22,7 +22,7 @@ impl Due {
 }
 
 impl Log {
-    /// As [`View::due_segments`], at once.
+    /// As [`LogView::due_segments`], at once.
     ///
     /// # Errors
     /// The same.
@@ -34,7 +34,7 @@ impl Log {
     }
 }
 
-impl View {
+impl LogView {
     /// Of a [view of all segments](Log::view_of_all): the oldest ones that are due, as Kafka's `UnifiedLog.deleteOldSegments` has it: none that reaches beyond the high watermark, and not
     /// the last one while it is empty. Without `delete` in `cleanup.policy` only the log start offset counts.
     ///

@@ -4,7 +4,7 @@
 use milena_io::FileExt;
 use milena_records::{Batch, Decompressor, Record};
 
-use super::{Log, Segment, View};
+use super::{Log, LogView, Segment};
 use crate::error::{IoContext, LogError, Result};
 use crate::scan::Header;
 
@@ -20,7 +20,7 @@ pub struct TimestampOffset {
 }
 
 impl Log {
-    /// As [`View::offset_for_timestamp`], at once.
+    /// As [`LogView::offset_for_timestamp`], at once.
     ///
     /// # Errors
     /// The same.
@@ -32,7 +32,7 @@ impl Log {
         self.view_since(Some(timestamp)).offset_for_timestamp(timestamp, decompressor)
     }
 
-    /// As [`View::max_timestamp_offset`], at once.
+    /// As [`LogView::max_timestamp_offset`], at once.
     ///
     /// # Errors
     /// The same.
@@ -41,7 +41,7 @@ impl Log {
     }
 }
 
-impl View {
+impl LogView {
     /// The first record at or after log start whose timestamp is `timestamp` (ms since 1970) or later. Looks at all records up to the log end.
     ///
     /// # Errors

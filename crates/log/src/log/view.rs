@@ -15,7 +15,7 @@ const MOST_SEGMENTS: usize = 8;
 /// Some of a log's segments as they were when it was taken: it needs neither the log nor its lock. When it was used,
 /// [`Log::is_intact`] says whether what it told is true.
 #[derive(Debug)]
-pub struct View {
+pub struct LogView {
     pub(super) home: Home,
     pub(super) segments: Vec<Segment>,
     pub(super) log_start_offset: i64,
@@ -31,7 +31,7 @@ pub struct View {
 
 impl Log {
     /// A view for finding `timestamp` or later; `None` for any timestamp. Takes no look at a file.
-    pub fn view_since(&self, timestamp: Option<i64>) -> View {
+    pub fn view_since(&self, timestamp: Option<i64>) -> LogView {
         let least = timestamp.unwrap_or(i64::MIN);
         let may_have = |segment: &&Segment| {
             segment.size > 0 && segment.known_newest().is_none_or(|newest| newest.timestamp >= least)
@@ -40,26 +40,26 @@ impl Log {
     }
 
     /// A view for reading from `offset` on. Takes no look at a file.
-    pub fn view_from(&self, offset: i64) -> View {
+    pub fn view_from(&self, offset: i64) -> LogView {
         let from = self.segment_at(offset);
         let to = self.segments.len().min(from + MOST_SEGMENTS);
         self.view(self.segments[from..to].to_vec(), self.segment_end(to - 1))
     }
 
     /// A view of all segments. Takes no look at a file.
-    pub fn view_of_all(&self) -> View {
+    pub fn view_of_all(&self) -> LogView {
         self.view(self.segments.clone(), self.log_end_offset)
     }
 
     /// A view of the segments that begin below `end`, without the last one. Takes no look at a file.
-    pub(crate) fn view_below(&self, end: i64) -> View {
+    pub(crate) fn view_below(&self, end: i64) -> LogView {
         let finished = self.finished_segments();
         let count = finished.partition_point(|segment| segment.base_offset < end);
         self.view(finished[..count].to_vec(), self.segments[count].base_offset)
     }
 
     /// A view of the aborted transactions whose markers stand in the segment of `offset` or behind. Takes no look at a file.
-    pub(crate) fn view_of_aborted_from(&self, offset: i64) -> View {
+    pub(crate) fn view_of_aborted_from(&self, offset: i64) -> LogView {
         let mut view = self.view(Vec::new(), self.log_end_offset);
         let segments = &self.segments[self.segment_at(offset)..];
         view.aborted_behind = segments.iter().filter_map(Segment::aborted).cloned().collect();
@@ -67,16 +67,16 @@ impl Log {
     }
 
     /// As [`view_from`](Self::view_from), for readers of committed records: it also knows of
-    /// [aborted transactions](View::aborted_transactions).
-    pub fn view_of_committed_from(&self, offset: i64) -> View {
+    /// [aborted transactions](LogView::aborted_transactions).
+    pub fn view_of_committed_from(&self, offset: i64) -> LogView {
         let mut view = self.view_from(offset);
         let behind = &self.segments[self.segment_at(offset) + view.segments.len()..];
         view.aborted_behind = behind.iter().filter_map(Segment::aborted).cloned().collect();
         view
     }
 
-    fn view(&self, segments: Vec<Segment>, end_offset: i64) -> View {
-        View {
+    fn view(&self, segments: Vec<Segment>, end_offset: i64) -> LogView {
+        LogView {
             home: self.home.clone(),
             segments,
             log_start_offset: self.log_start_offset,
@@ -90,7 +90,7 @@ impl Log {
 
     /// Keeps what a view has learned of the segments. False when segments have come or gone meanwhile: what the view found, or its error, may be of
     /// use no more.
-    pub fn is_intact(&self, view: &View) -> bool {
+    pub fn is_intact(&self, view: &LogView) -> bool {
         let same = view.generation == self.generation && view.names == self.marks.names;
         if !same || view.home.dir != self.home.dir {
             return false;
@@ -106,7 +106,7 @@ impl Log {
     }
 }
 
-impl View {
+impl LogView {
     /// As [`Log::aborted_transactions`], for a slice that this view has found.
     ///
     /// # Errors
