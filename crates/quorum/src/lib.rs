@@ -27,7 +27,7 @@ pub use info::{Info, info};
 pub use integrity::holds_no_metadata;
 pub use lifecycle::{Assignment, BrokerRegistration, ControllerRegistration, TopicDefaults};
 pub use mapping::{DependencyError, feature_dependencies, parse_feature, parse_features, version_mapping};
-pub use metadata_log::{Appended, MetadataLog, MetadataLogOptions};
+pub use metadata_log::{CommittedRecords, MetadataLog, MetadataLogOptions};
 pub use quorum_mode::{InitialController, QuorumArguments, QuorumMode, QuorumModeError};
 pub use scram::{ScramError, ScramMechanism, parse_scram};
 pub use snapshot::SnapshotId;

@@ -80,7 +80,7 @@ impl MetadataLogOptions {
 
 /// Records that are now on disk and committed.
 #[derive(Clone, Debug)]
-pub struct Appended {
+pub struct CommittedRecords {
     /// Offset of the first record.
     pub base_offset: i64,
     /// Offset of the last record.
@@ -303,7 +303,7 @@ impl MetadataLog {
     /// # Errors
     /// [`QuorumError::TooLarge`] or [`QuorumError::Encode`] when nothing was changed, [`QuorumError::Log`] with a full
     /// disk when it may be tried again; anything else is final, and every later call fails with [`QuorumError::Failed`].
-    pub fn append(&mut self, records: &[VersionedRecord<'_>], now_ms: i64) -> Result<Appended, QuorumError> {
+    pub fn append(&mut self, records: &[VersionedRecord<'_>], now_ms: i64) -> Result<CommittedRecords, QuorumError> {
         let values = encode_all(records)?;
         self.append_values(records, &[values], now_ms)
     }
@@ -312,7 +312,11 @@ impl MetadataLog {
     ///
     /// # Errors
     /// As [`append`](Self::append), except that no number of records is too large.
-    pub fn append_split(&mut self, records: &[VersionedRecord<'_>], now_ms: i64) -> Result<Appended, QuorumError> {
+    pub fn append_split(
+        &mut self,
+        records: &[VersionedRecord<'_>],
+        now_ms: i64,
+    ) -> Result<CommittedRecords, QuorumError> {
         let mut batches = vec![Vec::new()];
         let mut bytes = 0;
         for value in encode_all(records)? {
@@ -333,14 +337,14 @@ impl MetadataLog {
         records: &[VersionedRecord<'_>],
         values: &[Vec<Vec<u8>>],
         now_ms: i64,
-    ) -> Result<Appended, QuorumError> {
+    ) -> Result<CommittedRecords, QuorumError> {
         if let Some(reason) = &self.failure {
             return Err(QuorumError::Failed { reason: reason.clone() });
         }
         let base_offset = self.log.log_end_offset();
         let last_offset = base_offset + records.len() as i64 - 1;
         if records.is_empty() {
-            return Ok(Appended { base_offset, last_offset, loaded: Vec::new() });
+            return Ok(CommittedRecords { base_offset, last_offset, loaded: Vec::new() });
         }
         let epoch = self.epoch();
         let mut at = Position { base_offset, epoch, timestamp: now_ms };
@@ -358,7 +362,7 @@ impl MetadataLog {
         let loaded = loaded.map_err(|source| self.fail(QuorumError::Replay { base_offset, last_offset, source }))?;
         self.write(batches, epoch, now_ms)?;
         self.image = Arc::new(self.loader.image().clone());
-        Ok(Appended { base_offset, last_offset, loaded })
+        Ok(CommittedRecords { base_offset, last_offset, loaded })
     }
 
     /// Writes batches and waits for the disk after each, so that only the last one can be torn. Only a full disk leaves the
