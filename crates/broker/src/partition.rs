@@ -335,7 +335,7 @@ impl Partition {
     }
 
     /// What those are told who still ask a partition that is gone.
-    pub fn gone(&self) -> ErrorCode {
+    pub fn retired_error(&self) -> ErrorCode {
         match self.directory().is_offline() {
             true => ErrorCode::KAFKA_STORAGE_ERROR,
             false => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
@@ -343,8 +343,8 @@ impl Partition {
     }
 
     /// What those are told whose read or write has failed: that the partition is gone, if that is why.
-    pub fn failure(&self) -> ErrorCode {
-        if self.is_retired() { self.gone() } else { ErrorCode::KAFKA_STORAGE_ERROR }
+    pub fn failure_error(&self) -> ErrorCode {
+        if self.is_retired() { self.retired_error() } else { ErrorCode::KAFKA_STORAGE_ERROR }
     }
 
     /// Offset after the last record that consumers may see.

@@ -193,7 +193,7 @@ impl<E: CoordinatorEngine> Shard<E> {
         if matches!(*state, State::Loading(_)) {
             return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
         }
-        let end = self.partition.append_marker(marker, now_ms).map_err(|_| self.partition.failure())?;
+        let end = self.partition.append_marker(marker, now_ms).map_err(|_| self.partition.failure_error())?;
         let end = end.map_err(marker_error)?;
         if let State::Active(active) = &mut *state {
             active.runtime.transaction_ended(marker.producer_id, marker.end.committed, end);

@@ -97,7 +97,7 @@ impl MarkerWriter {
             Some(shard) => shard.append_marker(&marker, now_ms)?,
             None if topic == Groups::TOPIC => return Err(ErrorCode::COORDINATOR_LOAD_IN_PROGRESS),
             None => {
-                let appended = to.append_marker(&marker, now_ms).map_err(|_| to.failure())?;
+                let appended = to.append_marker(&marker, now_ms).map_err(|_| to.failure_error())?;
                 appended.map_err(marker_error)?
             }
         };

@@ -81,7 +81,7 @@ fn delete_from(topic: &str, partition: Result<&Partition, ErrorCode>, offset: i6
         return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
     }
     if partition.is_retired() || partition.directory().is_offline() {
-        return Err(partition.gone());
+        return Err(partition.retired_error());
     }
     let settings = partition.settings();
     if settings.log.compact && !settings.log.delete {
@@ -98,7 +98,7 @@ fn delete_from(topic: &str, partition: Result<&Partition, ErrorCode>, offset: i6
     });
     deleted.map_err(|error| match error {
         LogError::OffsetOutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
-        _ => partition.failure(),
+        _ => partition.failure_error(),
     })
 }
 

@@ -242,7 +242,7 @@ fn code_of(partition: &Partition, error: &LogError) -> ErrorCode {
     tracing::error!(%partition, %error, "a timestamp can't be looked up");
     partition.note_error(error);
     match error {
-        LogError::Io { .. } => partition.failure(),
+        LogError::Io { .. } => partition.failure_error(),
         _ => ErrorCode::UNKNOWN_SERVER_ERROR,
     }
 }

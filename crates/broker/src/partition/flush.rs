@@ -200,7 +200,7 @@ impl Partition {
         } else if self.flushes.failed.load(Ordering::Acquire) {
             Some(Err(ErrorCode::KAFKA_STORAGE_ERROR))
         } else if self.is_retired() {
-            Some(Err(self.gone()))
+            Some(Err(self.retired_error()))
         } else {
             None
         }

@@ -183,7 +183,7 @@ fn partitions_of_a_failed_directory_answer_with_a_storage_error() {
     assert_eq!([error(0), error(1), error(2)], [None, Some(ErrorCode::KAFKA_STORAGE_ERROR), None]);
     assert_eq!(error(3), Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION));
     assert!(partition.is_retired());
-    assert_eq!(partition.gone(), ErrorCode::KAFKA_STORAGE_ERROR);
+    assert_eq!(partition.retired_error(), ErrorCode::KAFKA_STORAGE_ERROR);
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn read_slots(slots: &[Slot], fetch: &Fetch, reach: Reach) -> Read {
 fn read_slot(slot: &Slot, fetch: &Fetch, left: i64, at_least_one: bool) -> PartitionRead {
     let partition = match &slot.place {
         // It was deleted, or its directory has failed, while the fetch waited.
-        Ok(partition) if partition.is_retired() => return PartitionRead::failed(partition.gone(), false),
+        Ok(partition) if partition.is_retired() => return PartitionRead::failed(partition.retired_error(), false),
         Ok(partition) => partition,
         Err(ErrorCode::INCONSISTENT_TOPIC_ID) => {
             return PartitionRead::failed(ErrorCode::INCONSISTENT_TOPIC_ID, false);
@@ -213,7 +213,7 @@ fn code_of(partition: &Partition, error: &LogError) -> ErrorCode {
     tracing::error!(%partition, %error, "a read failed");
     match error {
         LogError::Corrupt { .. } => ErrorCode::CORRUPT_MESSAGE,
-        _ => partition.failure(),
+        _ => partition.failure_error(),
     }
 }
 

@@ -85,7 +85,7 @@ fn append_group(
             }
         }
         Err(_) => {
-            good.iter().for_each(|(at, _)| parts[*at].refuse(partition.failure(), None));
+            good.iter().for_each(|(at, _)| parts[*at].refuse(partition.failure_error(), None));
         }
     }
 }
