@@ -29,10 +29,10 @@ pub fn delete_old_segments(partition: &Arc<Partition>, storage: &Storage) -> Res
     let removal = log.begin_removal(due.count())?;
     drop(log);
     removal.sync()?;
-    let mut doomed = Vec::new();
-    let removed = partition.change_log_start(|log| log.remove_segments(removal, &mut doomed));
+    let mut deleted = Vec::new();
+    let removed = partition.change_log_start(|log| log.remove_segments(removal, &mut deleted));
     partition.flush_finished_soon();
-    storage.remove_later(doomed, partition.settings().file_delete_delay_ms);
+    storage.remove_later(deleted, partition.settings().file_delete_delay_ms);
     let (below_start, by_size, by_age, log_start) =
         (due.below_start, due.by_size, due.by_age, partition.log_start_offset());
     tracing::info!(%partition, below_start, by_size, by_age, log_start, "old segments are deleted");

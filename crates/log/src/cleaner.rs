@@ -280,9 +280,9 @@ impl Cleaner {
         let mut target = target.ok_or(CleanError::GivenUp)?;
         let written = self.write_group(round, group, &mut target);
         let swapped = written.and_then(|()| {
-            let mut doomed = Vec::new();
-            let swapped = round.log.lock().swap_in(round.version, &target, group, &mut doomed);
-            round.host.remove_later(doomed);
+            let mut deleted = Vec::new();
+            let swapped = round.log.lock().swap_in(round.version, &target, group, &mut deleted);
+            round.host.remove_later(deleted);
             if swapped? { Ok(()) } else { Err(CleanError::GivenUp) }
         });
         if swapped.is_err() {

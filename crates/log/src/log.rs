@@ -56,7 +56,7 @@ pub use view::LogView;
 /// - truncation: *drop* (later segments, the last one first), *names*, *cut* (the `.log` file that stays, its index files before it),
 ///   *producers* (snapshots beyond the new end go, durably; the state at the new end is read).
 ///   The caller writes the recovery-point checkpoint before it appends again.
-/// - removal of the oldest segments: *keep* (a flush, and the producer snapshot of the one that stays), *doom* (the files get the suffix `.deleted`, the oldest segment first and of each its `.log` first);
+/// - removal of the oldest segments: *keep* (a flush, and the producer snapshot of the one that stays), *rename* (the files get the suffix `.deleted`, the oldest segment first and of each its `.log` first);
 ///   durable with the next flush. What a power loss brings back lies below the log start offset, whose checkpoint line stays until then.
 /// - compaction, for each new segment: *clean* (its files with the suffix `.cleaned`, synced), *swap* (they get the suffix `.swap`: from here
 ///   on a start completes the rest), *replace* (the old files get the suffix `.deleted`, the new ones their names), *names*.

@@ -33,13 +33,13 @@ impl Home {
         self.dir.join(segment_name(base_offset, suffix))
     }
 
-    /// Gives a segment's file, if it is there, the suffix `.deleted` and adds its new path to `doomed`.
-    pub(crate) fn doom(&self, base_offset: i64, suffix: &str, doomed: &mut Vec<PathBuf>) -> Result<()> {
+    /// Gives a segment's file, if it is there, the suffix `.deleted` and adds its new path to `deleted`.
+    pub(crate) fn rename_deleted(&self, base_offset: i64, suffix: &str, deleted: &mut Vec<PathBuf>) -> Result<()> {
         let from = self.segment_file(base_offset, suffix);
         let to = self.dir.join(segment_name(base_offset, suffix) + DELETED);
         match self.disk.rename(&from, &to) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            renamed => renamed.context("renaming to", &to).map(|()| doomed.push(to)),
+            renamed => renamed.context("renaming to", &to).map(|()| deleted.push(to)),
         }
     }
 

@@ -459,9 +459,11 @@ impl Segment {
     }
 
     /// Gives the files the suffix `.deleted`, the `.log` first: whatever a crash leaves of the others goes at the next start. Adds their new
-    /// paths to `doomed`, also those renamed before a failure.
-    pub(crate) fn doom(&self, home: &Home, doomed: &mut Vec<PathBuf>) -> Result<()> {
-        [LOG, INDEX, TIME_INDEX, TXN_INDEX].iter().try_for_each(|suffix| home.doom(self.base_offset, suffix, doomed))
+    /// paths to `deleted`, also those renamed before a failure.
+    pub(crate) fn rename_deleted(&self, home: &Home, deleted: &mut Vec<PathBuf>) -> Result<()> {
+        [LOG, INDEX, TIME_INDEX, TXN_INDEX]
+            .iter()
+            .try_for_each(|suffix| home.rename_deleted(self.base_offset, suffix, deleted))
     }
 
     fn truncate_aborted(&mut self, home: &Home, offset: i64) -> Result<()> {

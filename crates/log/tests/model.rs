@@ -150,7 +150,7 @@ struct World {
     /// The log that was deleted last, while its rename may still be lost.
     ghost: Option<History>,
     /// Files of removed segments.
-    doomed: Vec<PathBuf>,
+    deleted: Vec<PathBuf>,
 }
 
 fn data() -> &'static Path {
@@ -196,7 +196,7 @@ impl World {
             written_at_least: 0,
             attempted_start: 0,
             ghost: None,
-            doomed: Vec::new(),
+            deleted: Vec::new(),
         }
     }
 
@@ -211,7 +211,7 @@ impl World {
         }
         self.directory.write_checkpoint(Checkpoint::LogStart, &offsets)?;
         self.history.durable_start = self.history.start;
-        for path in self.doomed.drain(..) {
+        for path in self.deleted.drain(..) {
             self.disk.remove_file(&path).map_err(|source| LogError::Io { operation: "removing", path, source })?;
         }
         Ok(())
@@ -223,7 +223,7 @@ impl World {
         let removal = self.log.begin_removal(count)?;
         removal.sync()?;
         self.finished_flushed();
-        let removed = self.log.remove_segments(removal, &mut self.doomed);
+        let removed = self.log.remove_segments(removal, &mut self.deleted);
         self.history.start = self.log.log_start_offset();
         removed
     }
@@ -312,7 +312,7 @@ impl World {
                 self.durable_at_least = 0;
                 self.written_at_least = 0;
                 self.attempted_start = 0;
-                self.doomed.clear();
+                self.deleted.clear();
                 self.directory.write_checkpoint(Checkpoint::RecoveryPoint, &Offsets::default())?;
                 self.directory.write_checkpoint(Checkpoint::LogStart, &Offsets::default())?;
                 let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
@@ -418,7 +418,7 @@ impl World {
         self.log.close().unwrap();
         verify(&self.log, &all, deleted);
         verify_indexes(&self.disk, &self.log, &all);
-        self.doomed.clear();
+        self.deleted.clear();
         self.checkpoint().unwrap();
         self.directory.write_clean_marker(1).unwrap();
         self.disk.restart();

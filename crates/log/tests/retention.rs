@@ -28,11 +28,11 @@ fn due(log: &mut Log, high_watermark: i64, now_ms: i64) -> [usize; 3] {
 }
 
 fn remove(log: &mut Log, count: usize) -> Vec<PathBuf> {
-    let mut doomed = Vec::new();
+    let mut deleted = Vec::new();
     let removal = log.begin_removal(count).unwrap();
     removal.sync().unwrap();
-    log.remove_segments(removal, &mut doomed).unwrap();
-    doomed
+    log.remove_segments(removal, &mut deleted).unwrap();
+    deleted
 }
 
 #[test]
@@ -112,13 +112,13 @@ fn removed_segments_are_renamed_with_their_snapshots_and_stay_readable_for_who_r
     let mut log = ten_batches(&disk, unlimited());
     let held = log.read(0, 1 << 20, 10, true).unwrap().unwrap();
     let before = read_from(&log, 4, 1 << 20);
-    let doomed = remove(&mut log, 2);
+    let deleted = remove(&mut log, 2);
     assert_eq!((log.log_start_offset(), log.segment_base_offsets().next()), (4, Some(4)));
     assert_eq!(read_from(&log, 4, 1 << 20), before);
     assert!(matches!(log.read(3, 1, 10, true), Err(LogError::OffsetOutOfRange { offset: 3, start: 4, end: 10 })));
     let expected = ["0.log", "0.index", "0.timeindex", "2.log", "2.index", "2.timeindex", "2.snapshot"];
     let expected = expected.map(|name| dir().join(format!("{:0>1$}.deleted", name, 20 + name.len() - 1)));
-    assert_eq!(doomed, expected);
+    assert_eq!(deleted, expected);
     assert!(
         names(&disk)
             .iter()
@@ -127,7 +127,7 @@ fn removed_segments_are_renamed_with_their_snapshots_and_stay_readable_for_who_r
     );
     let mut bytes = vec![0; held.len];
     held.file.read_exact_at(&mut bytes, held.position).unwrap();
-    disk.remove_file(&doomed[0]).unwrap();
+    disk.remove_file(&deleted[0]).unwrap();
     held.file.read_exact_at(&mut bytes, held.position).unwrap();
     drop(log);
     let (log, recovery) = open(&disk, &unlimited(), false, 0);
@@ -143,16 +143,16 @@ fn nothing_goes_when_no_segment_begins_where_the_doomed_ones_end_any_more() {
     removal.sync().unwrap();
     log.truncate_to(5).unwrap();
     append(&mut log, batch(4, 200, 20));
-    let mut doomed = Vec::new();
-    log.remove_segments(removal, &mut doomed).unwrap();
-    assert_eq!((doomed.len(), log.log_start_offset()), (0, 0));
+    let mut deleted = Vec::new();
+    log.remove_segments(removal, &mut deleted).unwrap();
+    assert_eq!((deleted.len(), log.log_start_offset()), (0, 0));
     let other = log.begin_removal(1).unwrap();
     let (mut log, _) = open(&self::disk(2), &LogConfig { segment_bytes: 322, ..unlimited() }, true, 0);
     for timestamp in 10..20 {
         append(&mut log, batch(1, 100, timestamp));
     }
-    log.remove_segments(other, &mut doomed).unwrap();
-    assert_eq!((doomed.len(), log.log_start_offset()), (0, 0));
+    log.remove_segments(other, &mut deleted).unwrap();
+    assert_eq!((deleted.len(), log.log_start_offset()), (0, 0));
 }
 
 #[test]
@@ -163,10 +163,10 @@ fn a_disk_that_fails_while_segments_go_leaves_the_others() {
     removal.sync().unwrap();
     let (kind, on) = (milena_io::FaultKind::Io, milena_io::StepKind::Rename);
     disk.fail(milena_io::Fault { kind, on, path_contains: "02.index".into(), times: 1 });
-    let mut doomed = Vec::new();
-    assert!(matches!(log.remove_segments(removal, &mut doomed), Err(LogError::Io { .. })));
+    let mut deleted = Vec::new();
+    assert!(matches!(log.remove_segments(removal, &mut deleted), Err(LogError::Io { .. })));
     assert_eq!((log.segment_base_offsets().next(), log.log_start_offset()), (Some(4), 6));
-    assert_eq!(doomed.len(), 4);
+    assert_eq!(deleted.len(), 4);
     assert_eq!(read_from(&log, 6, 1 << 20).len(), 4 * 161);
     assert_eq!(due(&mut log, 10, 0), [1, 0, 0], "the next look finds the rest");
 }

@@ -187,7 +187,7 @@ impl Log {
     ///
     /// Stages *swap* (the new files get the suffix `.swap`: from here on a start completes the rest) and *replace* (the old files get the suffix
     /// `.deleted`, the last segment first and of each its `.log` first; the new files get their names, the `.log` first). Readers of the old
-    /// files go on. The new paths of the old files are added to `doomed`, also at a failure. The names are durable once the directory is synced.
+    /// files go on. The new paths of the old files are added to `deleted`, also at a failure. The names are durable once the directory is synced.
     ///
     /// # Errors
     /// [`LogError::Io`](crate::LogError::Io); the log is poisoned then, unless nothing has changed. It goes on being read: the old segments as long
@@ -197,7 +197,7 @@ impl Log {
         version: &Version,
         target: &Target,
         replaced: &[SegmentSizes],
-        doomed: &mut Vec<PathBuf>,
+        deleted: &mut Vec<PathBuf>,
     ) -> Result<bool> {
         let same = |(segment, was): (&Segment, &SegmentSizes)| {
             segment.base_offset == was.base_offset && segment.size == was.size
@@ -212,7 +212,7 @@ impl Log {
         self.writable()?;
         let range = at..at + replaced.len();
         self.rename_target(target, CLEANED, SWAP).inspect_err(|_| self.poison())?;
-        let swapped = self.replace(target, &self.segments[range.clone()], doomed);
+        let swapped = self.replace(target, &self.segments[range.clone()], deleted);
         self.segments.splice(range, [Segment::existing(target.base_offset(), target.size())]);
         let loaded = swapped.and_then(|()| self.load_swapped(at, target));
         if loaded.is_err() {
@@ -245,12 +245,12 @@ impl Log {
     }
 
     /// Stage *replace*.
-    fn replace(&self, target: &Target, replaced: &[Segment], doomed: &mut Vec<PathBuf>) -> Result<()> {
+    fn replace(&self, target: &Target, replaced: &[Segment], deleted: &mut Vec<PathBuf>) -> Result<()> {
         let home = &self.home;
         for segment in replaced.iter().rev() {
-            segment.doom(home, doomed)?;
+            segment.rename_deleted(home, deleted)?;
             if segment.base_offset != target.base_offset() {
-                home.doom(segment.base_offset, SNAPSHOT, doomed)?;
+                home.rename_deleted(segment.base_offset, SNAPSHOT, deleted)?;
             }
         }
         self.rename_target(target, SWAP, "")

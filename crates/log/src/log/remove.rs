@@ -60,14 +60,14 @@ impl Log {
 
     /// Takes the segments of `removal` out of the log, the oldest first; the log then begins, at the earliest, where the next one does.
     ///
-    /// Stage *doom*: their files and the producer snapshots at their base offsets get the suffix `.deleted`. Who reads one goes on reading.
-    /// The new paths are added to `doomed`, also at a failure; the caller removes them after `file.delete.delay.ms`, and a start removes them
+    /// Stage *rename*: their files and the producer snapshots at their base offsets get the suffix `.deleted`. Who reads one goes on reading.
+    /// The new paths are added to `deleted`, also at a failure; the caller removes them after `file.delete.delay.ms`, and a start removes them
     /// at once. Nothing happens when no segment begins where they end any more: the log was
     /// truncated or compacted meanwhile, or is another one.
     ///
     /// # Errors
     /// [`LogError::Poisoned`](crate::LogError::Poisoned), [`LogError::Io`](crate::LogError::Io); segments before the one that failed are gone.
-    pub fn remove_segments(&mut self, removal: Removal, doomed: &mut Vec<PathBuf>) -> Result<()> {
+    pub fn remove_segments(&mut self, removal: Removal, deleted: &mut Vec<PathBuf>) -> Result<()> {
         self.writable()?;
         let Removal { flush, shared, generation, below, .. } = removal;
         if !Arc::ptr_eq(&shared, &self.shared) || generation != self.generation {
@@ -89,10 +89,10 @@ impl Log {
         let mut gone = 0;
         let home = &self.home;
         let renamed = self.segments[..count].iter().try_for_each(|segment| {
-            let before = doomed.len();
-            let renamed = segment.doom(home, doomed);
-            gone += usize::from(renamed.is_ok() || doomed.len() > before);
-            renamed.and_then(|()| home.doom(segment.base_offset, SNAPSHOT, doomed))
+            let before = deleted.len();
+            let renamed = segment.rename_deleted(home, deleted);
+            gone += usize::from(renamed.is_ok() || deleted.len() > before);
+            renamed.and_then(|()| home.rename_deleted(segment.base_offset, SNAPSHOT, deleted))
         });
         self.segments.drain(..gone);
         renamed
