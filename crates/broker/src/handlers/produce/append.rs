@@ -1,5 +1,6 @@
 //! Appends the batches of taken-together Produce requests: their records are checked before the partition's lock is taken,
-//! then there is one write for each partition.
+//! then there is one write for each partition. The lists need no memory of their own for the requests of a client that waits
+//! for each answer.
 
 use milena_log::Unwritten;
 use milena_protocol::ErrorCode;
@@ -8,14 +9,11 @@ use smallvec::SmallVec;
 use super::plan::{Part, Plan};
 use super::records::{self, Accepted, Tools};
 
-/// A list that needs no memory of its own for the requests of a client that waits for each answer.
-type Few<T> = SmallVec<[T; 8]>;
-
 /// Appends every batch that passed its checks and notes its offset.
 pub(super) fn append(frames: &mut [&mut [u8]], plan: &mut Plan, now_ms: i64) {
     let mut batches = batch_slices(frames, &plan.parts);
     let parts = &mut plan.parts;
-    let mut order: Few<usize> = (0..parts.len()).filter(|&at| parts[at].partition.is_some()).collect();
+    let mut order: SmallVec<[usize; 8]> = (0..parts.len()).filter(|&at| parts[at].partition.is_some()).collect();
     order.sort_by_key(|&at| parts[at].partition_key());
     Tools::with(|tools| {
         let mut rest = &order[..];
@@ -30,8 +28,8 @@ pub(super) fn append(frames: &mut [&mut [u8]], plan: &mut Plan, now_ms: i64) {
 }
 
 /// The bytes of each part's batch: disjoint pieces of the frames, in the order of the parts.
-fn batch_slices<'f>(frames: &'f mut [&mut [u8]], parts: &[Part]) -> Few<Option<&'f mut [u8]>> {
-    let mut slices = Few::with_capacity(parts.len());
+fn batch_slices<'f>(frames: &'f mut [&mut [u8]], parts: &[Part]) -> SmallVec<[Option<&'f mut [u8]>; 8]> {
+    let mut slices = SmallVec::with_capacity(parts.len());
     let mut parts = parts.iter().peekable();
     for (number, frame) in frames.iter_mut().enumerate() {
         let (mut rest, mut at) = (&mut **frame, 0);
@@ -62,13 +60,14 @@ fn append_group(
         return;
     }
     let guards = good.iter().map(|(at, _)| parts[*at].guard);
-    let guards: Few<_> = if guards.clone().any(|guard| guard.is_some()) { guards.collect() } else { Few::new() };
-    let mut taken: Few<&mut [u8]> = Few::with_capacity(good.len());
+    let guards: SmallVec<[_; 8]> =
+        if guards.clone().any(|guard| guard.is_some()) { guards.collect() } else { SmallVec::new() };
+    let mut taken: SmallVec<[&mut [u8]; 8]> = SmallVec::with_capacity(good.len());
     for (at, accepted) in &mut good {
         taken.extend(accepted.rebuilt.as_deref_mut().or_else(|| batches[*at].take()));
     }
     let appended = partition.append_as_leader(&mut taken, &guards, now_ms);
-    let offsets: Few<i64> = taken.iter().map(|batch| base_offset(batch)).collect();
+    let offsets: SmallVec<[i64; 8]> = taken.iter().map(|batch| base_offset(batch)).collect();
     drop(taken);
     match appended {
         Ok(appended) => {
@@ -112,8 +111,8 @@ fn check_records(
     batches: &mut [Option<&mut [u8]>],
     now_ms: i64,
     tools: &mut Tools,
-) -> Few<(usize, Accepted)> {
-    let mut good = Few::with_capacity(group.len());
+) -> SmallVec<[(usize, Accepted); 8]> {
+    let mut good = SmallVec::with_capacity(group.len());
     for &at in group {
         let part = &mut parts[at];
         let (Some(bytes), Some(partition)) = (&mut batches[at], &part.partition) else { continue };
