@@ -64,12 +64,12 @@ pub struct Storage {
 
 /// What is deleted, and when it goes.
 struct Deletion {
-    what: Doomed,
+    what: Deleted,
     due_ms: i64,
 }
 
 /// What waits for its deletion under its last name.
-enum Doomed {
+enum Deleted {
     /// The directory of a deleted partition.
     Partition(PathBuf),
     /// A file of a removed segment.
@@ -154,15 +154,18 @@ impl Storage {
             return;
         }
         partition.directory().partitions.fetch_sub(1, Ordering::Relaxed);
-        let due_ms = self.clock.now_ms().saturating_add(partition.settings().file_delete_delay_ms);
-        self.deletions.lock().push(Deletion { what: Doomed::Partition(log.dir().to_owned()), due_ms });
+        self.queue_deletions([Deleted::Partition(log.dir().to_owned())], partition.settings().file_delete_delay_ms);
+    }
+
+    /// Queues what is removed after `delay_ms` (`file.delete.delay.ms`).
+    fn queue_deletions(&self, what: impl IntoIterator<Item = Deleted>, delay_ms: i64) {
+        let due_ms = self.clock.now_ms().saturating_add(delay_ms);
+        self.deletions.lock().extend(what.into_iter().map(|what| Deletion { what, due_ms }));
     }
 
     /// Queues files of removed segments for their removal after `delay_ms` (`file.delete.delay.ms`).
     pub fn remove_later(&self, files: impl IntoIterator<Item = PathBuf>, delay_ms: i64) {
-        let due_ms = self.clock.now_ms().saturating_add(delay_ms);
-        let doomed = files.into_iter().map(|path| Deletion { what: Doomed::File(path), due_ms });
-        self.deletions.lock().extend(doomed);
+        self.queue_deletions(files.into_iter().map(Deleted::File), delay_ms);
     }
 
     /// Makes the names and topic ids of new partitions last.
@@ -216,11 +219,11 @@ impl Storage {
         let now_ms = self.clock.now_ms();
         let due: Vec<Deletion> = self.deletions.lock().extract_if(.., |deletion| deletion.due_ms <= now_ms).collect();
         for deletion in due {
-            let (Doomed::Partition(path) | Doomed::File(path)) = &deletion.what;
+            let (Deleted::Partition(path) | Deleted::File(path)) = &deletion.what;
             let Some(directory) = self.directory_of(path).filter(|directory| !directory.is_offline()) else { continue };
             let removed = match &deletion.what {
-                Doomed::Partition(path) => self.disk.remove_dir_all(path),
-                Doomed::File(path) => self.disk.remove_file(path),
+                Deleted::Partition(path) => self.disk.remove_dir_all(path),
+                Deleted::File(path) => self.disk.remove_file(path),
             };
             match removed {
                 // A segment's file has gone with its partition.

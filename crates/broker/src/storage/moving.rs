@@ -107,8 +107,7 @@ impl Storage {
             directory.note_error(error);
         })?;
         directory.partitions.fetch_sub(1, Ordering::Relaxed);
-        let what = Doomed::Partition(log.dir().to_owned());
-        self.deletions.lock().push(Deletion { what, due_ms: self.clock.now_ms() });
+        self.delete_soon(log.dir().to_owned());
         Ok(())
     }
 
@@ -128,13 +127,13 @@ impl Storage {
             let id = milena_log::read_topic_id(&*self.disk, &future.path);
             match self.pass_failure(future.directory, id)? {
                 Some(Some(id)) if id == topic => own.push(future),
-                Some(_) => self.doom(future.path),
+                Some(_) => self.delete_soon(future.path),
                 None => {}
             }
         }
         if place.is_some() {
             let future = own.pop();
-            own.into_iter().for_each(|older| self.doom(older.path));
+            own.into_iter().for_each(|older| self.delete_soon(older.path));
             return Ok((place, future));
         }
         if self.online().count() < self.directories.len() {
@@ -176,7 +175,7 @@ impl Storage {
             Err(error) => {
                 tracing::error!(%partition, %error, "a move between log directories can't go on");
                 directory.note_error(&error);
-                self.doom(place.path.clone());
+                self.delete_soon(place.path.clone());
             }
         }
     }
@@ -201,8 +200,7 @@ impl Storage {
                 Ok(Some((left, path))) => {
                     tracing::info!(%partition, from = %left.path().display(), to = %future.directory.path().display(), "a partition has moved");
                     left.partitions.fetch_sub(1, Ordering::Relaxed);
-                    let due_ms = self.clock.now_ms().saturating_add(partition.settings().file_delete_delay_ms);
-                    self.deletions.lock().push(Deletion { what: Doomed::Partition(path), due_ms });
+                    self.queue_deletions([Deleted::Partition(path)], partition.settings().file_delete_delay_ms);
                 }
                 Ok(None) => self.mover.queue(partition),
                 Err(error) => {

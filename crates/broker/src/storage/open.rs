@@ -13,7 +13,7 @@ use milena_protocol::Uuid;
 use parking_lot::Mutex;
 
 use super::checkpoints::Lines;
-use super::{Deletion, Directory, Doomed, New, Storage};
+use super::{Deleted, Directory, New, Storage};
 use crate::partition::{Partition, TopicIdentity};
 use crate::settings::PartitionSettings;
 
@@ -102,7 +102,7 @@ impl Storage {
             let aside = self.set_aside(topic, *index, &place.path);
             self.pass_failure(place.directory, aside)?;
         }
-        places.future.into_values().flatten().for_each(|place| self.doom(place.path));
+        places.future.into_values().flatten().for_each(|place| self.delete_soon(place.path));
         self.learn_checkpointed(&lines, &jobs);
         self.tell_what_is_to_do(&jobs);
         let begun = self.monotonic();
@@ -152,10 +152,9 @@ impl Storage {
         }
     }
 
-    /// Has a directory removed.
-    pub(super) fn doom(&self, path: PathBuf) {
-        let what = Doomed::Partition(path);
-        self.deletions.lock().push(Deletion { what, due_ms: self.clock.now_ms() });
+    /// Has a partition's directory removed soon.
+    pub(super) fn delete_soon(&self, path: PathBuf) {
+        self.queue_deletions([Deleted::Partition(path)], 0);
     }
 
     /// Where a directory's partitions are. Those that wait for their deletion are queued for it.
@@ -174,7 +173,7 @@ impl Storage {
             match found.name.kind {
                 DirKind::Current => drop(places.current.insert((topic, index), place)),
                 DirKind::Future => places.future.entry((topic, index)).or_default().push(place),
-                DirKind::Delete => self.doom(place.path),
+                DirKind::Delete => self.delete_soon(place.path),
                 DirKind::Stray => {}
             }
         }
