@@ -15,9 +15,9 @@ use milena_log::{Checkpoint, CleanError, CleanTask, Cleaned, Cleaner, CleanerCon
 use parking_lot::{Condvar, Mutex};
 
 use crate::partition::Partition;
-use crate::ports::Live;
 use crate::replicas::Replicas;
 use crate::retention;
+use crate::services::Live;
 use crate::storage::Storage;
 
 use budget::Budget;

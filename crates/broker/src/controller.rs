@@ -11,9 +11,9 @@ use milena_metadata::VersionedRecord;
 use milena_quorum::MetadataLog;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::ports::Live;
 use crate::publisher::Publisher;
 use crate::replica_directories;
+use crate::services::Live;
 
 /// Most changes that wait for their turn.
 const QUEUE: usize = 1000;

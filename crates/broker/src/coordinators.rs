@@ -34,8 +34,8 @@ pub use shard::Answer;
 pub use transactions::MarkerWriter;
 pub use verify::{Begin, Support};
 
-use crate::ports::Live;
 use crate::replicas::{Replicas, Topics};
+use crate::services::Live;
 use alarm::Alarm;
 
 /// What a coordinator does beside answering requests.

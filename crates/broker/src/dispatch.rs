@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use crate::decided;
 use crate::handlers::{api_versions, produce};
-use crate::ports::Ports;
 use crate::registry::{self, Api, Handler};
 use crate::request::{Call, Header, OwnedRequest, Refusal};
+use crate::services::Services;
 use crate::session::Peer;
 
 /// Most Produce requests that are taken together.
@@ -18,16 +18,16 @@ const MOST_TAKEN_TOGETHER: usize = 256;
 
 /// The broker as connections see it.
 pub struct Dispatch {
-    ports: Arc<Ports>,
+    services: Arc<Services>,
     /// Versions of APIs that are not final are offered.
     unstable: bool,
 }
 
 impl Dispatch {
-    /// Serves requests with `ports`.
-    pub fn new(ports: Arc<Ports>) -> Self {
-        let unstable = ports.config().unstable_api_versions_enable();
-        Self { ports, unstable }
+    /// Serves requests with `services`.
+    pub fn new(services: Arc<Services>) -> Self {
+        let unstable = services.config().unstable_api_versions_enable();
+        Self { services, unstable }
     }
 
     fn serve_one(&self, frame: &mut [u8], peer: &Peer, replies: &mut Replies<'_>) -> Result<(), Refusal> {
@@ -41,17 +41,17 @@ impl Dispatch {
             Err(refusal) => return Err(refusal),
         };
         match api.handler {
-            Handler::Now(handle) => replies.try_ready(|out| handle(&call, &self.ports, out)),
-            Handler::Either(handle) => handle(&call, &self.ports, replies),
+            Handler::Now(handle) => replies.try_ready(|out| handle(&call, &self.services, out)),
+            Handler::Either(handle) => handle(&call, &self.services, replies),
             Handler::Produce => unreachable!("serve_produce takes every version that is served"),
             Handler::Decided(decide, refuse) => {
                 let request = OwnedRequest::new(&call, replies);
-                later(decided::answer(request, self.ports.controller.clone(), decide, refuse), replies);
+                later(decided::answer(request, self.services.controller.clone(), decide, refuse), replies);
                 Ok(())
             }
             Handler::Later(handle) => {
                 let request = OwnedRequest::new(&call, replies);
-                later(handle(request, Arc::clone(&self.ports)), replies);
+                later(handle(request, Arc::clone(&self.services)), replies);
                 Ok(())
             }
         }
@@ -66,7 +66,7 @@ impl Dispatch {
         if taken.is_empty() {
             return Ok(false);
         }
-        produce::serve(&mut taken, &self.ports, replies)?;
+        produce::serve(&mut taken, &self.services, replies)?;
         Ok(true)
     }
 }
@@ -83,13 +83,13 @@ pub fn later(answer: impl Future<Output = Result<Reply, Refusal>> + 'static, rep
 /// Those of `handle`.
 pub async fn read(
     request: OwnedRequest,
-    ports: Arc<Ports>,
-    handle: fn(&Call<'_>, &Ports, &mut Outgoing) -> Result<(), Refusal>,
+    services: Arc<Services>,
+    handle: fn(&Call<'_>, &Services, &mut Outgoing) -> Result<(), Refusal>,
 ) -> Result<Reply, Refusal> {
-    let readers = ports.readers.clone();
+    let readers = services.readers.clone();
     let answered = readers.ask(move || {
         let mut out = Outgoing::new();
-        handle(&request.call(), &ports, &mut out).map(|()| out)
+        handle(&request.call(), &services, &mut out).map(|()| out)
     });
     answered.await.map_or_else(|| Ok(Reply::close("its read was given up")), |out| out.map(Reply::frame))
 }

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::controller::ControllerHandle;
-use crate::ports::Live;
 use crate::replicas::Replicas;
 use crate::retention;
+use crate::services::Live;
 use crate::storage::Storage;
 
 /// How often the thread looks for what is due.

@@ -13,8 +13,8 @@ use milena_protocol::{ErrorCode, Uuid};
 use crate::coordinators::Coordinators;
 use crate::disk_threads::DiskThreads;
 use crate::partition::{Partition, TopicIdentity};
-use crate::ports::Live;
 use crate::replicas::Replicas;
+use crate::services::Live;
 use crate::settings::{PartitionSettings, changes_connection_limits, connection_limits};
 use crate::storage::{New, Storage};
 

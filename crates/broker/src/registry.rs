@@ -11,8 +11,8 @@ use milena_protocol::ApiKey;
 
 use crate::decided::{Decide, Refuse};
 use crate::handlers;
-use crate::ports::Ports;
 use crate::request::{Call, OwnedRequest, Refusal};
+use crate::services::Services;
 
 /// One API: its key, the versions it serves, and who answers.
 pub struct Api {
@@ -33,15 +33,15 @@ pub struct Api {
 #[derive(Clone, Copy)]
 pub enum Handler {
     /// Answers at once from memory, reading the frame where it was received.
-    Now(fn(&Call<'_>, &Ports, &mut Outgoing) -> Result<(), Refusal>),
+    Now(fn(&Call<'_>, &Services, &mut Outgoing) -> Result<(), Refusal>),
     /// Decided by the controller, and answered when its records are durable; later requests of the connection wait.
     Decided(Decide, Refuse),
     /// Waits for something: owns a copy of the frame; later requests of the connection wait.
-    Later(fn(OwnedRequest, Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>>),
+    Later(fn(OwnedRequest, Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>>),
     /// Consecutive Produce requests of one wake-up, taken together.
     Produce,
     /// Answers at once or later, as it turns out.
-    Either(fn(&Call<'_>, &Arc<Ports>, &mut Replies<'_>) -> Result<(), Refusal>),
+    Either(fn(&Call<'_>, &Arc<Services>, &mut Replies<'_>) -> Result<(), Refusal>),
 }
 
 impl Api {

@@ -22,12 +22,12 @@ use crate::dispatch::Dispatch;
 use crate::fetch_sessions::FetchSessions;
 use crate::maintenance::Maintenance;
 use crate::partition::TopicIdentity;
-use crate::ports::{Live, Node, Ports};
 use crate::producer_ids::ProducerIds;
 use crate::published::Published;
 use crate::publisher::{Publisher, with_dynamic};
 use crate::replica_directories::{self, topic_defaults};
 use crate::replicas::Replicas;
+use crate::services::{Live, Node, Services};
 use crate::settings::{PartitionSettings, connection_limits, net_config};
 use crate::storage::{OpenReport, Storage, Wanted};
 
@@ -197,7 +197,7 @@ impl Parts {
         });
         let cleaner = LogCleaner::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live))
             .map_err(BrokerError::Thread)?;
-        let ports = Ports {
+        let services = Services {
             replicas: Arc::clone(&replicas),
             live,
             controller: handle,
@@ -211,9 +211,9 @@ impl Parts {
             producer_ids: ProducerIds::default(),
             readers: readers.clone(),
         };
-        let ports = Arc::new(ports);
-        coordinators.markers().take_producer_ids_from(&ports);
-        let server = bound.start(Arc::new(Dispatch::new(ports)))?;
+        let services = Arc::new(services);
+        coordinators.markers().take_producer_ids_from(&services);
+        let server = bound.start(Arc::new(Dispatch::new(services)))?;
         Ok(Broker {
             server,
             readers,

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use super::shard::{Answer, Shard};
 use super::{HostedCoordinator, Shared, load};
 use crate::partition::Partition;
-use crate::ports::Live;
 use crate::replicas::Topics;
+use crate::services::Live;
 
 /// Does what an engine wants done.
 pub(super) type Perform<E> = Arc<dyn Fn(&Shard<E>, <E as Engine>::Effect) + Send + Sync>;

@@ -11,8 +11,8 @@ use milena_protocol::Uuid;
 use milena_records::Compression;
 
 use super::coordinator::CoordinatorEngine;
-use crate::ports::Live;
 use crate::published::Published;
+use crate::services::Live;
 
 impl CoordinatorEngine for Groups {
     const TOPIC: &'static str = "__consumer_offsets";

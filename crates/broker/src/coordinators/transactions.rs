@@ -15,8 +15,8 @@ use super::coordinator::{Coordinator, CoordinatorEngine, Perform};
 use super::shard::Shard;
 use super::{Shared, marker_error};
 use crate::partition::{CommitListener, Partition};
-use crate::ports::{Live, Ports};
 use crate::replicas::Replicas;
+use crate::services::{Live, Services};
 
 impl CoordinatorEngine for Transactions {
     const TOPIC: &'static str = "__transaction_state";
@@ -59,18 +59,18 @@ pub struct MarkerWriter {
     replicas: Arc<Replicas>,
     groups: Arc<Coordinator<Groups>>,
     /// Where producer ids come from. Weak: who holds it can reach the controller, whose thread ends with the last who can.
-    ports: OnceLock<Weak<Ports>>,
+    services: OnceLock<Weak<Services>>,
 }
 
 impl MarkerWriter {
     pub(super) fn new(shared: Arc<Shared>, replicas: Arc<Replicas>, groups: Arc<Coordinator<Groups>>) -> Self {
-        Self { shared, replicas, groups, ports: OnceLock::new() }
+        Self { shared, replicas, groups, services: OnceLock::new() }
     }
 
     /// Tells where producer ids come from.
-    pub fn take_producer_ids_from(&self, ports: &Arc<Ports>) {
+    pub fn take_producer_ids_from(&self, services: &Arc<Services>) {
         // There is one source, told at the start.
-        let _ = self.ports.set(Arc::downgrade(ports));
+        let _ = self.services.set(Arc::downgrade(services));
     }
 
     /// What transactions want done.
@@ -152,11 +152,11 @@ impl MarkerWriter {
     /// Gets a producer id for a transaction that can be aborted only with one; on a thread, because it may take a write to
     /// the metadata log.
     fn give_producer_id(&self, shard: &Shard<Transactions>, id: Arc<str>) {
-        let (Some(ports), shard) = (self.ports.get().and_then(Weak::upgrade), shard.weak()) else { return };
+        let (Some(services), shard) = (self.services.get().and_then(Weak::upgrade), shard.weak()) else { return };
         let give = move || {
             let waits = tokio::runtime::Builder::new_current_thread().build();
-            let fresh_id = waits.ok().and_then(|waits| waits.block_on(ports.next_producer_id()).ok());
-            drop(ports);
+            let fresh_id = waits.ok().and_then(|waits| waits.block_on(services.next_producer_id()).ok());
+            drop(services);
             if let (Some(fresh_id), Some(shard)) = (fresh_id, shard.upgrade()) {
                 shard.request(Request::Abort { id: &id, fresh_id });
             }

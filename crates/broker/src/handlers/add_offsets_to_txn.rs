@@ -13,17 +13,17 @@ use milena_protocol::{ApiKey, ErrorCode};
 use super::end_txn::{FIRST_FENCED_VERSION, fenced};
 use super::find_coordinator::GROUPS_TOPIC;
 use crate::coordinators::Answer;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::ADD_OFFSETS_TO_TXN, 0..=4, Handler::Either(serve));
 
-fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let asked: AddOffsetsToTxnRequest<'_> = call.request()?;
-    let coordinators = &ports.coordinators;
-    let made = || partition_for(&asked.group_id, ports.config().offsets_topic_num_partitions());
+    let coordinators = &services.coordinators;
+    let made = || partition_for(&asked.group_id, services.config().offsets_topic_num_partitions());
     let partition = coordinators.groups().partition_of(&asked.group_id).unwrap_or_else(made);
     let answered = if asked.transactional_id.is_empty() {
         Answer::Now(Err(ErrorCode::INVALID_REQUEST))

@@ -17,10 +17,10 @@ use milena_protocol::{ApiKey, ErrorCode, Str};
 
 use super::end_txn::{FIRST_FENCED_VERSION, fenced};
 use crate::dispatch::frame;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::replicas::is_internal;
 use crate::request::{OwnedRequest, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::ADD_PARTITIONS_TO_TXN, 0..=5, Handler::Later(handle));
@@ -38,7 +38,7 @@ struct Asked<'r> {
     topics: &'r [AddPartitionsToTxnTopic<'r>],
 }
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: AddPartitionsToTxnRequest<'_> = call.request()?;
@@ -51,7 +51,7 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
                 verify_only: false,
                 topics: &asked.v3_and_below_topics,
             };
-            response.results_by_topic_v3_and_below = serve(&one, version, &ports).await;
+            response.results_by_topic_v3_and_below = serve(&one, version, &services).await;
         }
         for transaction in &asked.transactions {
             let one = Asked {
@@ -62,7 +62,7 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
             };
             response.results_by_transaction.push(AddPartitionsToTxnResult {
                 transactional_id: transaction.transactional_id.as_ref().into(),
-                topic_results: serve(&one, version, &ports).await,
+                topic_results: serve(&one, version, &services).await,
             });
         }
         frame(|out| call.answer(out, &response))
@@ -71,16 +71,16 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
 
 /// When one partition can't be added, none is. What the coordinator says is answered as it was asked, everything else once for
 /// each partition.
-async fn serve<'r>(asked: &Asked<'r>, version: i16, ports: &Ports) -> Vec<AddPartitionsToTxnTopicResult<'r>> {
+async fn serve<'r>(asked: &Asked<'r>, version: i16, services: &Services) -> Vec<AddPartitionsToTxnTopicResult<'r>> {
     let all = asked.topics.iter().flat_map(|topic| topic.partitions.iter().map(|partition| (&*topic.name, *partition)));
     let unique: BTreeSet<(&'r str, i32)> = all.collect();
     let partitions: Vec<(Str<'r>, i32)> = unique.iter().map(|(topic, at)| ((*topic).into(), *at)).collect();
-    let refused = if asked.id.is_empty() { None } else { refused(&partitions, version, &ports.image()) };
+    let refused = if asked.id.is_empty() { None } else { refused(&partitions, version, &services.image()) };
     let is_as_asked = refused.is_none() && !asked.verify_only;
     let errors = match refused {
         Some(errors) => errors,
         None if asked.id.is_empty() => vec![ErrorCode::INVALID_REQUEST; partitions.len()],
-        None => ask(asked, &partitions, version, ports).await,
+        None => ask(asked, &partitions, version, services).await,
     };
     let results: BTreeMap<(&'r str, i32), ErrorCode> =
         unique.into_iter().zip(errors.into_iter().map(|error| fenced(error, version, FIRST_FENCED_VERSION))).collect();
@@ -134,7 +134,7 @@ fn refused(partitions: &[(Str<'_>, i32)], version: i16, image: &Image) -> Option
     any.then(|| errors.into_iter().map(|error| error.unwrap_or(ErrorCode::OPERATION_NOT_ATTEMPTED)).collect())
 }
 
-async fn ask(asked: &Asked<'_>, partitions: &[(Str<'_>, i32)], version: i16, ports: &Ports) -> Vec<ErrorCode> {
+async fn ask(asked: &Asked<'_>, partitions: &[(Str<'_>, i32)], version: i16, services: &Services) -> Vec<ErrorCode> {
     let (id, producer) = (asked.id, asked.producer);
     let request = if asked.verify_only {
         Request::Verify { id, producer, partitions }
@@ -142,7 +142,7 @@ async fn ask(asked: &Asked<'_>, partitions: &[(Str<'_>, i32)], version: i16, por
         let client_version = if version >= FIRST_BROKER_VERSION { BROKERS_ADD } else { 0 };
         Request::Add { id, producer, partitions, client_version }
     };
-    let error = match ports.coordinators.transactions().request(id, request).get().await {
+    let error = match services.coordinators.transactions().request(id, request).get().await {
         Ok(TransactionReply::Verified(errors)) => return errors,
         Ok(TransactionReply::Done(outcome)) => outcome.err().unwrap_or(ErrorCode::NONE),
         other => other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR),

@@ -13,21 +13,23 @@ use milena_protocol::messages::alter_replica_log_dirs_response::{
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
+use crate::services::Services;
 use crate::storage::Move;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::ALTER_REPLICA_LOG_DIRS, 1..=2, Handler::Later(handle));
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let moves: Arc<[Move]> = asked(&call.request()?).into();
-        let (storage, replicas, begun) = (Arc::clone(&ports.storage), Arc::clone(&ports.replicas), Arc::clone(&moves));
+        let (storage, replicas, begun) =
+            (Arc::clone(&services.storage), Arc::clone(&services.replicas), Arc::clone(&moves));
         // The controller's thread is the one that changes partitions.
-        let altered = ports.controller.change(move |_| (Records::new(), storage.alter_directories(&replicas, &begun)));
+        let altered =
+            services.controller.change(move |_| (Records::new(), storage.alter_directories(&replicas, &begun)));
         let errors = altered.await.unwrap_or_else(|_| vec![ErrorCode::KAFKA_STORAGE_ERROR; moves.len()]);
         frame(|out| call.answer(out, &answer(&moves, &errors)))
     })
@@ -56,10 +58,10 @@ fn answer<'m>(moves: &'m [Move], errors: &[ErrorCode]) -> AlterReplicaLogDirsRes
     let mut errors = errors.iter();
     let topics = moves.chunk_by(|one, next| Arc::ptr_eq(&one.topic, &next.topic));
     let results = topics.map(|moves| {
-        let partitions = moves.iter().zip(&mut errors).map(|(one, error)| AlterReplicaLogDirPartitionResult {
-            partition_index: one.index,
-            error_code: error.0,
-        });
+        let partitions = moves
+            .iter()
+            .zip(&mut errors)
+            .map(|(one, error)| AlterReplicaLogDirPartitionResult { partition_index: one.index, error_code: error.0 });
         AlterReplicaLogDirTopicResult { topic_name: Cow::Borrowed(&moves[0].topic), partitions: partitions.collect() }
     });
     AlterReplicaLogDirsResponse { results: results.collect(), ..Default::default() }

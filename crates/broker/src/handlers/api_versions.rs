@@ -11,9 +11,9 @@ use milena_protocol::messages::api_versions_response::{
 };
 use milena_protocol::{ApiKey, ErrorCode};
 
-use crate::ports::{Node, Ports};
 use crate::registry::{APIS, Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
+use crate::services::{Node, Services};
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::API_VERSIONS, 0..=5, Handler::Now(handle));
@@ -25,12 +25,12 @@ const FIRST_LEVEL_0_VERSION: i16 = 4;
 /// Feature of the controller quorum; its level is not in the metadata image.
 const KRAFT_VERSION: &str = "kraft.version";
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: ApiVersionsRequest<'_> = call.request()?;
-    match check(&request, call.header.version, &ports.node) {
+    match check(&request, call.header.version, &services.node) {
         Ok(()) => {
-            let unstable = ports.config().unstable_api_versions_enable();
-            call.answer(out, &response(call.header.version, &ports.image(), &ports.node, unstable))
+            let unstable = services.config().unstable_api_versions_enable();
+            call.answer(out, &response(call.header.version, &services.image(), &services.node, unstable))
         }
         Err(error) => call.answer(out, &ApiVersionsResponse { error_code: error.0, ..Default::default() }),
     }

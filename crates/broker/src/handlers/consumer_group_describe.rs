@@ -12,21 +12,21 @@ use milena_protocol::{ApiKey, ErrorCode, Str};
 
 use crate::authorized_operations;
 use crate::dispatch::frame;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal, Room};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::CONSUMER_GROUP_DESCRIBE, 0..=1, Handler::Later(handle));
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: ConsumerGroupDescribeRequest<'_> = call.request()?;
         let mut groups = Vec::with_capacity(asked.group_ids.len());
         let mut room = Room::default();
         for id in &asked.group_ids {
-            let mut group = describe(id, &ports).await;
+            let mut group = describe(id, &services).await;
             if group.error_code == 0 {
                 group.authorized_operations = authorized_operations::group(asked.include_authorized_operations);
             }
@@ -53,13 +53,13 @@ fn bytes_of(group: &DescribedGroup<'_>) -> usize {
     size_of::<DescribedGroup<'_>>() + group.members.iter().map(member).sum::<usize>()
 }
 
-async fn describe<'r>(id: &'r Str<'r>, ports: &Ports) -> DescribedGroup<'r> {
-    let answer = if !ports.coordinators.speaks_consumer() {
+async fn describe<'r>(id: &'r Str<'r>, services: &Services) -> DescribedGroup<'r> {
+    let answer = if !services.coordinators.speaks_consumer() {
         Err(ErrorCode::UNSUPPORTED_VERSION)
     } else if id.is_empty() {
         Err(ErrorCode::INVALID_GROUP_ID)
     } else {
-        ports.coordinators.groups().request(id, Request::DescribeConsumers(id)).get().await
+        services.coordinators.groups().request(id, Request::DescribeConsumers(id)).get().await
     };
     match answer {
         Ok(GroupReply::DescribeConsumers(group)) => group,

@@ -8,9 +8,9 @@ use milena_protocol::messages::{ConsumerGroupHeartbeatRequest, ConsumerGroupHear
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::coordinators::Answer;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::CONSUMER_GROUP_HEARTBEAT, 0..=1, Handler::Either(serve));
@@ -18,9 +18,9 @@ pub const API: Api = Api::new(ApiKey::CONSUMER_GROUP_HEARTBEAT, 0..=1, Handler::
 /// First version in which members bring their own ids.
 const FIRST_OWN_ID_VERSION: i16 = 1;
 
-fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let request: ConsumerGroupHeartbeatRequest<'_> = call.request()?;
-    if !ports.coordinators.speaks_consumer() {
+    if !services.coordinators.speaks_consumer() {
         return Answer::Now(Err(ErrorCode::UNSUPPORTED_VERSION)).send(call, replies, write);
     }
     let group = request.group_id.clone();
@@ -31,7 +31,7 @@ fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Resu
         client_host: &client_host,
         requires_member_id: call.header.version >= FIRST_OWN_ID_VERSION,
     };
-    ports.coordinators.groups().request(&group, Request::ConsumerHeartbeat(heartbeat)).send(call, replies, write)
+    services.coordinators.groups().request(&group, Request::ConsumerHeartbeat(heartbeat)).send(call, replies, write)
 }
 
 fn write(header: &Header<'_>, reply: Result<Reply, ErrorCode>, out: &mut Outgoing) -> Result<(), Refusal> {

@@ -10,21 +10,21 @@ use milena_protocol::messages::delete_groups_response::{DeletableGroupResult, De
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::DELETE_GROUPS, 0..=3, Handler::Later(handle));
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: DeleteGroupsRequest<'_> = call.request()?;
         let mut seen = BTreeSet::new();
         let mut results = Vec::with_capacity(asked.groups_names.len());
         for id in asked.groups_names.iter().filter(|id| seen.insert(&***id)) {
-            results.push(match ports.coordinators.groups().request(id, Request::Delete(id)).get().await {
+            results.push(match services.coordinators.groups().request(id, Request::Delete(id)).get().await {
                 Ok(GroupReply::Delete(deleted)) => deleted,
                 other => {
                     let error = other.err().unwrap_or(ErrorCode::UNKNOWN_SERVER_ERROR);

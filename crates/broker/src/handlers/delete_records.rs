@@ -14,10 +14,10 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
 use crate::partition::Partition;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::replicas::{Topics, is_internal};
 use crate::request::{OwnedRequest, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::DELETE_RECORDS, 0..=2, Handler::Later(handle));
@@ -25,12 +25,12 @@ pub const API: Api = Api::new(ApiKey::DELETE_RECORDS, 0..=2, Handler::Later(hand
 /// Stands for the high watermark.
 const HIGH_WATERMARK: i64 = -1;
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: DeleteRecordsRequest<'_> = call.request()?;
-        let mut response = delete(&asked, &ports.replicas.topics());
-        if answers(&mut response).any(|answer| succeeded(answer)) && !ports.maintenance.keep_log_starts().await {
+        let mut response = delete(&asked, &services.replicas.topics());
+        if answers(&mut response).any(|answer| succeeded(answer)) && !services.maintenance.keep_log_starts().await {
             answers(&mut response).filter(|answer| succeeded(answer)).for_each(|answer| {
                 *answer = failed(answer.partition_index, ErrorCode::KAFKA_STORAGE_ERROR);
             });

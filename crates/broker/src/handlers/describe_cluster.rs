@@ -10,9 +10,9 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::authorized_operations;
 use crate::cluster_view::ClusterView;
-use crate::ports::{Node, Ports};
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
+use crate::services::{Node, Services};
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::DESCRIBE_CLUSTER, 0..=2, Handler::Now(handle));
@@ -20,10 +20,10 @@ pub const API: Api = Api::new(ApiKey::DESCRIBE_CLUSTER, 0..=2, Handler::Now(hand
 const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeClusterRequest = call.request()?;
-    let image = ports.image();
-    call.answer(out, &response(&request, &image, &ports.node, &call.peer.listener))
+    let image = services.image();
+    call.answer(out, &response(&request, &image, &services.node, &call.peer.listener))
 }
 
 fn response<'r>(

@@ -17,9 +17,9 @@ use milena_protocol::{ApiKey, ErrorCode};
 use tracing::level_filters::LevelFilter;
 
 use crate::dispatch;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, OwnedRequest, Refusal, Room};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::DESCRIBE_CONFIGS, 1..=4, Handler::Either(serve));
@@ -32,28 +32,28 @@ const MOST_AT_ONCE: usize = 16;
 
 /// Answers few resources at once. More would keep others waiting: each takes far longer than its bytes, so they are for a
 /// reader thread.
-fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let request: DescribeConfigsRequest<'_> = call.request()?;
     if request.resources.len() <= MOST_AT_ONCE {
-        return replies.try_ready(|out| answer_to(call, &request, ports, out));
+        return replies.try_ready(|out| answer_to(call, &request, services, out));
     }
     let request = OwnedRequest::new(call, replies);
-    dispatch::later(dispatch::read(request, Arc::clone(ports), handle), replies);
+    dispatch::later(dispatch::read(request, Arc::clone(services), handle), replies);
     Ok(())
 }
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
-    answer_to(call, &call.request()?, ports, out)
+fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
+    answer_to(call, &call.request()?, services, out)
 }
 
 fn answer_to(
     call: &Call<'_>,
     request: &DescribeConfigsRequest<'_>,
-    ports: &Ports,
+    services: &Services,
     out: &mut Outgoing,
 ) -> Result<(), Refusal> {
-    let (image, config) = (ports.image(), ports.config());
-    let described = Described { image: &image, config: &config, node: ports.node.id };
+    let (image, config) = (services.image(), services.config());
+    let described = Described { image: &image, config: &config, node: services.node.id };
     call.answer(out, &response(request, &described, Room::default())?)
 }
 

@@ -14,9 +14,9 @@ use milena_protocol::{ApiKey, ErrorCode, Str};
 
 use crate::authorized_operations;
 use crate::dispatch::frame;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal, Room};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::DESCRIBE_GROUPS, 0..=6, Handler::Later(handle));
@@ -26,7 +26,7 @@ const FIRST_NOT_FOUND_VERSION: i16 = 6;
 /// State of a group that does not exist.
 const DEAD: &str = "Dead";
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: DescribeGroupsRequest<'_> = call.request()?;
@@ -34,7 +34,7 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
         let mut groups = Vec::with_capacity(asked.groups.len());
         let mut room = Room::default();
         for id in &asked.groups {
-            let answer = ports.coordinators.groups().request(id, Request::Describe(id)).get().await;
+            let answer = services.coordinators.groups().request(id, Request::Describe(id)).get().await;
             let group = described(id, answer, asked.include_authorized_operations, version);
             room.take(bytes_of(&group))?;
             groups.push(group);

@@ -17,24 +17,25 @@ use rustc_hash::FxHashSet;
 
 use crate::dispatch;
 use crate::partition::Partition;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::replicas::Topics;
 use crate::request::{Call, OwnedRequest, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::DESCRIBE_LOG_DIRS, 1..=5, Handler::Later(serve));
 
 /// A file system may take its time to say how large it is, and the lock of each partition is taken.
-fn serve(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
-    Box::pin(dispatch::read(request, ports, handle))
+fn serve(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+    Box::pin(dispatch::read(request, services, handle))
 }
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeLogDirsRequest<'_> = call.request()?;
-    let topics = ports.replicas.topics();
-    let mut hosted = hosted_by_directory(&asked(request.topics.as_deref(), &topics), ports.storage.directories().len());
-    let results = ports.storage.directories().iter().zip(&mut hosted).map(|(directory, topics)| {
+    let topics = services.replicas.topics();
+    let mut hosted =
+        hosted_by_directory(&asked(request.topics.as_deref(), &topics), services.storage.directories().len());
+    let results = services.storage.directories().iter().zip(&mut hosted).map(|(directory, topics)| {
         let mut result = describe(&directory.absolute_path(), directory.is_offline(), std::mem::take(topics));
         result.is_cordoned = directory.is_cordoned();
         result

@@ -12,17 +12,17 @@ use milena_protocol::messages::describe_producers_response::{
 };
 use milena_protocol::{ApiKey, ErrorCode};
 
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::replicas::Topics;
 use crate::request::{Call, Refusal, Room};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::DESCRIBE_PRODUCERS, 0..=0, Handler::Now(handle));
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeProducersRequest<'_> = call.request()?;
-    let topics = ports.replicas.topics();
+    let topics = services.replicas.topics();
     let mut room = Room::default();
     let described = request.topics.iter().map(|asked| topic(asked, &topics, &mut room)).collect::<Result<_, _>>()?;
     call.answer(out, &DescribeProducersResponse { topics: described, ..Default::default() })

@@ -11,19 +11,19 @@ use milena_protocol::messages::describe_quorum_response::{
 use milena_protocol::{ApiKey, ErrorCode};
 use milena_raft::Voter;
 
-use crate::ports::{Node, Ports};
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
+use crate::services::{Node, Services};
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::DESCRIBE_QUORUM, 0..=2, Handler::Now(handle));
 
 const METADATA_TOPIC: &str = "__cluster_metadata";
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeQuorumRequest<'_> = call.request()?;
-    let provenance = ports.image().provenance();
-    call.answer(out, &response(&request, provenance, &ports.node, ports.clock.now_ms()))
+    let provenance = services.image().provenance();
+    call.answer(out, &response(&request, provenance, &services.node, services.clock.now_ms()))
 }
 
 fn response<'r>(

@@ -19,17 +19,17 @@ use milena_protocol::{ApiKey, ErrorCode};
 use super::metadata::missing;
 use crate::authorized_operations;
 use crate::cluster_view::ClusterView;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::DESCRIBE_TOPIC_PARTITIONS, 0..=0, Handler::Now(handle));
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeTopicPartitionsRequest<'_> = call.request()?;
-    let image = ports.image();
-    let most = ports.config().max_request_partition_size_limit();
+    let image = services.image();
+    let most = services.config().max_request_partition_size_limit();
     call.answer(out, &response(&request, &image, &call.peer.listener, most))
 }
 

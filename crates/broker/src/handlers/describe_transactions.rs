@@ -11,21 +11,21 @@ use milena_protocol::messages::describe_transactions_response::{
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal, Room};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::DESCRIBE_TRANSACTIONS, 0..=0, Handler::Later(handle));
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: DescribeTransactionsRequest<'_> = call.request()?;
         let mut room = Room::default();
         let mut transaction_states = Vec::with_capacity(asked.transactional_ids.len());
         for id in &asked.transactional_ids {
-            let described = match describe(id, &ports).await {
+            let described = match describe(id, &services).await {
                 Ok(described) => described,
                 Err(error) => {
                     TransactionState { error_code: error.0, transactional_id: id.as_ref().into(), ..Default::default() }
@@ -44,11 +44,11 @@ fn bytes_of(transaction: &TransactionState<'_>) -> usize {
     size_of_val(transaction) + transaction.topics.iter().map(topic).sum::<usize>()
 }
 
-async fn describe(id: &str, ports: &Ports) -> Result<TransactionState<'static>, ErrorCode> {
+async fn describe(id: &str, services: &Services) -> Result<TransactionState<'static>, ErrorCode> {
     if id.is_empty() {
         return Err(ErrorCode::INVALID_REQUEST);
     }
-    match ports.coordinators.transactions().request(id, Request::Describe(id)).get().await? {
+    match services.coordinators.transactions().request(id, Request::Describe(id)).get().await? {
         TransactionReply::Described(described) => Ok(*described),
         _ => Err(ErrorCode::UNKNOWN_SERVER_ERROR),
     }

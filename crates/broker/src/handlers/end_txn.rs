@@ -9,9 +9,9 @@ use milena_protocol::messages::{EndTxnRequest, EndTxnResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::END_TXN, 0..=5, Handler::Later(handle));
@@ -23,7 +23,7 @@ const FIRST_EPOCH_BUMP_VERSION: i16 = 5;
 /// Version of transactions that such clients speak.
 const EPOCH_BUMP: i16 = 2;
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: EndTxnRequest<'_> = call.request()?;
@@ -37,7 +37,7 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
             fresh_id: None,
         };
         let mut response = EndTxnResponse { producer_id: -1, producer_epoch: -1, ..Default::default() };
-        match ask(end, &ports).await {
+        match ask(end, &services).await {
             Ok(_) if client_version == 0 => {}
             Ok(Producer { id, epoch }) => (response.producer_id, response.producer_epoch) = (id, epoch),
             Err(error) => response.error_code = fenced(error, version, FIRST_FENCED_VERSION).0,
@@ -47,15 +47,15 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
 }
 
 /// Asks the coordinator, a second time if it needs an id that no producer ever had.
-async fn ask(mut end: End<'_>, ports: &Ports) -> Result<Producer, ErrorCode> {
+async fn ask(mut end: End<'_>, services: &Services) -> Result<Producer, ErrorCode> {
     if end.id.is_empty() {
         return Err(ErrorCode::INVALID_REQUEST);
     }
     loop {
-        match ports.coordinators.transactions().request(end.id, Request::End(end)).get().await? {
+        match services.coordinators.transactions().request(end.id, Request::End(end)).get().await? {
             TransactionReply::Producer(given) => return given,
             TransactionReply::ProducerIdWanted if end.fresh_id.is_none() => {
-                end.fresh_id = Some(ports.next_producer_id().await?);
+                end.fresh_id = Some(services.next_producer_id().await?);
             }
             _ => return Err(ErrorCode::UNKNOWN_SERVER_ERROR),
         }

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use milena_net::{Pipelining, Replies};
 use milena_protocol::ApiKey;
 
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::FETCH, 4..=18, Handler::Either(serve));
@@ -26,13 +26,13 @@ pub const API: Api = Api::new(ApiKey::FETCH, 4..=18, Handler::Either(serve));
 ///
 /// # Errors
 /// When its bytes are not a Fetch request or its answer is too long to be said.
-pub fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
-    let most_bytes = ports.config().fetch_max_bytes();
-    let fetch = context::open(call, &ports.replicas.topics(), &ports.fetch_sessions, most_bytes)?;
+pub fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+    let most_bytes = services.config().fetch_max_bytes();
+    let fetch = context::open(call, &services.replicas.topics(), &services.fetch_sessions, most_bytes)?;
     let mut read = read::read(&fetch, read::Reach::Memory);
     if read.answers(&fetch) {
-        return replies.try_ready(|out| reply::answer(&fetch, &mut read, &ports.fetch_sessions, out));
+        return replies.try_ready(|out| reply::answer(&fetch, &mut read, &services.fetch_sessions, out));
     }
-    replies.later(Box::pin(wait::answer_later(fetch, Arc::clone(ports))), Pipelining::Hold);
+    replies.later(Box::pin(wait::answer_later(fetch, Arc::clone(services))), Pipelining::Hold);
     Ok(())
 }

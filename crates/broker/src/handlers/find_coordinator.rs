@@ -14,9 +14,9 @@ use milena_protocol::messages::find_coordinator_response::{Coordinator, FindCoor
 use milena_protocol::{ApiKey, ErrorCode, Str, Uuid};
 
 use crate::cluster_view::ClusterView;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::FIND_COORDINATOR, 0..=6, Handler::Now(handle));
@@ -44,13 +44,13 @@ fn topic_of(key_type: i8) -> Option<&'static str> {
     }
 }
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: FindCoordinatorRequest<'_> = call.request()?;
-    let image = ports.image();
+    let image = services.image();
     let finder = Finder { image: &image, view: ClusterView::new(image.cluster(), &call.peer.listener) };
     call.answer(out, &finder.response(&request, call.header.version))?;
     if let Some(topic) = topic_of(request.key_type).filter(|topic| image.topics().get(topic).is_none()) {
-        ports.auto_topics.create([topic], &ports.controller);
+        services.auto_topics.create([topic], &services.controller);
     }
     Ok(())
 }

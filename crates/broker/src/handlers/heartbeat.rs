@@ -8,20 +8,20 @@ use milena_protocol::messages::{HeartbeatRequest, HeartbeatResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::coordinators::Answer;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::HEARTBEAT, 0..=4, Handler::Either(serve));
 
-fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let request: HeartbeatRequest<'_> = call.request()?;
     let answer = if request.group_id.is_empty() {
         Answer::Now(Err(ErrorCode::INVALID_GROUP_ID))
     } else {
         let group = request.group_id.clone();
-        ports.coordinators.groups().request(&group, Request::Heartbeat(request))
+        services.coordinators.groups().request(&group, Request::Heartbeat(request))
     };
     answer.send(call, replies, write)
 }

@@ -10,9 +10,9 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use super::end_txn::fenced;
 use crate::dispatch::frame;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::INIT_PRODUCER_ID, 0..=5, Handler::Later(handle)).unfinished(6);
@@ -20,17 +20,17 @@ pub const API: Api = Api::new(ApiKey::INIT_PRODUCER_ID, 0..=5, Handler::Later(ha
 /// First version that tells a fenced producer so.
 const FIRST_FENCED_VERSION: i16 = 4;
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: InitProducerIdRequest<'_> = call.request()?;
         let limits = Limits {
-            longest_ms: ports.config().transaction_max_timeout_ms(),
-            two_phases: ports.config().transaction_two_phase_commit_enable(),
+            longest_ms: services.config().transaction_max_timeout_ms(),
+            two_phases: services.config().transaction_two_phase_commit_enable(),
         };
         let given = match check(&asked, &limits) {
-            Ok(None) => ports.next_producer_id().await.map(|id| Producer { id, epoch: 0 }),
-            Ok(Some(init)) => ask(init, &ports).await,
+            Ok(None) => services.next_producer_id().await.map(|id| Producer { id, epoch: 0 }),
+            Ok(Some(init)) => ask(init, &services).await,
             Err(error) => Err(error),
         };
         let response = match given {
@@ -44,12 +44,12 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
 }
 
 /// Asks the coordinator, a second time if it needs an id that no producer ever had.
-async fn ask(mut init: Init<'_>, ports: &Ports) -> Result<Producer, ErrorCode> {
+async fn ask(mut init: Init<'_>, services: &Services) -> Result<Producer, ErrorCode> {
     loop {
-        match ports.coordinators.transactions().request(init.id, Request::Init(init)).get().await? {
+        match services.coordinators.transactions().request(init.id, Request::Init(init)).get().await? {
             TransactionReply::Producer(given) => return given,
             TransactionReply::ProducerIdWanted if init.fresh_id.is_none() => {
-                init.fresh_id = Some(ports.next_producer_id().await?);
+                init.fresh_id = Some(services.next_producer_id().await?);
             }
             _ => return Err(ErrorCode::UNKNOWN_SERVER_ERROR),
         }

@@ -9,9 +9,9 @@ use milena_protocol::messages::{JoinGroupRequest, JoinGroupResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::coordinators::Answer;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::JOIN_GROUP, 0..=9, Handler::Either(serve));
@@ -25,13 +25,13 @@ const FIRST_NULL_PROTOCOL_VERSION: i16 = 7;
 /// First version that can say that an assignment stands.
 const FIRST_SKIP_ASSIGNMENT_VERSION: i16 = 9;
 
-fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let mut request: JoinGroupRequest<'_> = call.request()?;
     let version = call.header.version;
     if version < FIRST_REBALANCE_TIMEOUT_VERSION {
         request.rebalance_timeout_ms = request.session_timeout_ms;
     }
-    let groups = ports.coordinators.groups();
+    let groups = services.coordinators.groups();
     if let Err(error) = check_join(&request, &groups.settings()) {
         let refused = JoinGroupResponse { member_id: request.member_id.to_string().into(), ..refused(error) };
         return Answer::Now(Ok(Reply::Join(refused))).send(call, replies, write);

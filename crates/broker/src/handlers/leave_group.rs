@@ -9,9 +9,9 @@ use milena_protocol::messages::leave_group_response::LeaveGroupResponse;
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::coordinators::Answer;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::LEAVE_GROUP, 0..=5, Handler::Either(serve));
@@ -19,7 +19,7 @@ pub const API: Api = Api::new(ApiKey::LEAVE_GROUP, 0..=5, Handler::Either(serve)
 /// First version with a list of members.
 const FIRST_MEMBERS_VERSION: i16 = 3;
 
-fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let mut request: LeaveGroupRequest<'_> = call.request()?;
     if call.header.version < FIRST_MEMBERS_VERSION {
         let member_id = std::mem::take(&mut request.member_id);
@@ -29,7 +29,7 @@ fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Resu
         Answer::Now(Err(ErrorCode::INVALID_GROUP_ID))
     } else {
         let group = request.group_id.clone();
-        ports.coordinators.groups().request(&group, Request::Leave(request))
+        services.coordinators.groups().request(&group, Request::Leave(request))
     };
     answer.send(call, replies, write)
 }

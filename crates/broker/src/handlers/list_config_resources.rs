@@ -8,9 +8,9 @@ use milena_protocol::messages::ListConfigResourcesRequest;
 use milena_protocol::messages::list_config_resources_response::{ConfigResource, ListConfigResourcesResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::LIST_CONFIG_RESOURCES, 0..=1, Handler::Now(handle));
@@ -24,9 +24,9 @@ const TYPES: [ConfigResourceType; 5] = [
     ConfigResourceType::TOPIC,
 ];
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: ListConfigResourcesRequest<'_> = call.request()?;
-    let image = ports.image();
+    let image = services.image();
     call.answer(out, &response(&image, &request.resource_types, call.header.version))
 }
 

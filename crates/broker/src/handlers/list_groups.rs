@@ -9,20 +9,20 @@ use milena_protocol::messages::{ListGroupsRequest, ListGroupsResponse};
 use milena_protocol::{ApiKey, ErrorCode, Str};
 
 use crate::dispatch::frame;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::LIST_GROUPS, 0..=5, Handler::Later(handle));
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: ListGroupsRequest<'_> = call.request()?;
         let (states, types) = (lower_case(&asked.states_filter), lower_case(&asked.types_filter));
         let filter = || ListFilter { states: &states, types: &types };
-        let answers = ports.coordinators.groups().request_all(|| Request::List(filter()));
+        let answers = services.coordinators.groups().request_all(|| Request::List(filter()));
         let mut response = ListGroupsResponse::default();
         for answer in answers {
             match answer.get().await {

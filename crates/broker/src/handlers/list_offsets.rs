@@ -17,10 +17,10 @@ use milena_records::Decompressor;
 
 use crate::dispatch;
 use crate::partition::Partition;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::replicas::Topics;
 use crate::request::{Call, OwnedRequest, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::LIST_OFFSETS, 1..=11, Handler::Either(serve));
@@ -42,20 +42,26 @@ const LATEST_TIERED: i64 = -5;
 const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
 /// Answers at once what needs no look into the log's files; the rest is for a reader thread.
-fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let request: ListOffsetsRequest<'_> = call.request()?;
     let mut asked = request.topics.iter().flat_map(|topic| &topic.partitions);
     if !asked.any(|asked| is_in_records(asked.timestamp)) {
-        return replies.try_ready(|out| handle(call, &request, ports, out));
+        return replies.try_ready(|out| handle(call, &request, services, out));
     }
     let request = OwnedRequest::new(call, replies);
-    let search = |call: &Call<'_>, ports: &Ports, out: &mut Outgoing| handle(call, &call.request()?, ports, out);
-    dispatch::later(dispatch::read(request, Arc::clone(ports), search), replies);
+    let search =
+        |call: &Call<'_>, services: &Services, out: &mut Outgoing| handle(call, &call.request()?, services, out);
+    dispatch::later(dispatch::read(request, Arc::clone(services), search), replies);
     Ok(())
 }
 
-fn handle(call: &Call<'_>, request: &ListOffsetsRequest<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
-    let topics = ports.replicas.topics();
+fn handle(
+    call: &Call<'_>,
+    request: &ListOffsetsRequest<'_>,
+    services: &Services,
+    out: &mut Outgoing,
+) -> Result<(), Refusal> {
+    let topics = services.replicas.topics();
     call.answer(out, &response(request, call.header.version, &topics))
 }
 

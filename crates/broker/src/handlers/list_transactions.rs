@@ -10,18 +10,18 @@ use milena_protocol::{ApiKey, ErrorCode};
 use regex_lite::Regex;
 
 use crate::dispatch::frame;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::LIST_TRANSACTIONS, 0..=2, Handler::Later(handle));
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: ListTransactionsRequest<'_> = call.request()?;
-        let mut response = list(&asked, &ports).await;
+        let mut response = list(&asked, &services).await;
         if response.error_code == 0 {
             let unknown = asked.state_filters.iter().filter(|name| !State::is_name(name)).cloned();
             response.unknown_state_filters = unknown.collect::<BTreeSet<_>>().into_iter().collect();
@@ -30,7 +30,7 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
     })
 }
 
-async fn list<'r>(asked: &ListTransactionsRequest<'r>, ports: &Ports) -> ListTransactionsResponse<'r> {
+async fn list<'r>(asked: &ListTransactionsRequest<'r>, services: &Services) -> ListTransactionsResponse<'r> {
     let failed = |error: ErrorCode| ListTransactionsResponse { error_code: error.0, ..Default::default() };
     let Ok(pattern) = pattern(asked.transactional_id_pattern.as_deref()) else {
         return failed(ErrorCode::INVALID_REGULAR_EXPRESSION);
@@ -44,7 +44,7 @@ async fn list<'r>(asked: &ListTransactionsRequest<'r>, ports: &Ports) -> ListTra
         longer_than_ms: asked.duration_filter,
         admits: &admits,
     };
-    let answers = ports.coordinators.transactions().request_all(|| Request::List(filter()));
+    let answers = services.coordinators.transactions().request_all(|| Request::List(filter()));
     let mut response = ListTransactionsResponse::default();
     for answer in answers {
         match answer.get().await {

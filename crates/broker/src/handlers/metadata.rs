@@ -20,10 +20,10 @@ use milena_protocol::{ApiKey, EncodeError, ErrorCode, Structs, Uuid};
 
 use crate::authorized_operations;
 use crate::cluster_view::ClusterView;
-use crate::ports::{Node, Ports};
 use crate::published::Published;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
+use crate::services::{Node, Services};
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::METADATA, 0..=13, Handler::Now(handle));
@@ -35,21 +35,21 @@ const FIRST_LISTENER_ERROR_VERSION: i16 = 6;
 /// First version that may name topics by id.
 const FIRST_TOPIC_ID_VERSION: i16 = 12;
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: MetadataRequest<'_> = call.request()?;
     let version = call.header.version;
     let topics = request.topics.as_deref().unwrap_or_default();
     if topics.iter().any(|topic| is_unaddressed(topic, version)) {
         return call.answer(out, &refused(topics));
     }
-    let image = ports.image();
+    let image = services.image();
     let asked = Asked::of(&request, version, &image);
     let view = ClusterView::new(image.cluster(), &call.peer.listener);
     let partitions = |topic: &Arc<Topic>| encoded_partitions(topic, &image, &view, &call.peer.listener, version);
-    let response = response(&request, &asked, &view, partitions, &ports.node)?;
+    let response = response(&request, &asked, &view, partitions, &services.node)?;
     call.answer(out, &response)?;
-    if request.allow_auto_topic_creation && ports.config().auto_create_topics_enable() {
-        ports.auto_topics.create(asked.creatable(), &ports.controller);
+    if request.allow_auto_topic_creation && services.config().auto_create_topics_enable() {
+        services.auto_topics.create(asked.creatable(), &services.controller);
     }
     Ok(())
 }

@@ -16,9 +16,9 @@ use milena_protocol::messages::offset_commit_response::{
 use milena_protocol::{ApiKey, ErrorCode, Uuid};
 
 use crate::coordinators::Answer;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::OFFSET_COMMIT, 2..=10, Handler::Either(serve));
@@ -29,11 +29,11 @@ const FIRST_TOPIC_ID_VERSION: i16 = 10;
 /// The topics of an answer.
 pub(super) type Answered = Vec<OffsetCommitResponseTopic<'static>>;
 
-fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let mut request: OffsetCommitRequest<'_> = call.request()?;
     let version = call.header.version;
     let asked = std::mem::take(&mut request.topics);
-    let (good, refused) = sort(asked, &ports.image(), version >= FIRST_TOPIC_ID_VERSION);
+    let (good, refused) = sort(asked, &services.image(), version >= FIRST_TOPIC_ID_VERSION);
     if good.is_empty() {
         return Answer::Now(Ok(Reply::Commit(Vec::new())))
             .send(call, replies, move |header, reply, out| write(header, reply, Vec::new(), refused, out));
@@ -41,7 +41,7 @@ fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Resu
     let all = unanswered(&good);
     request.topics = good;
     let group = request.group_id.clone();
-    let answer = ports.coordinators.groups().request(&group, Request::Commit { request, version });
+    let answer = services.coordinators.groups().request(&group, Request::Commit { request, version });
     answer.send(call, replies, move |header, reply, out| write(header, reply, all, refused, out))
 }
 

@@ -13,16 +13,16 @@ use milena_protocol::messages::offset_delete_response::{
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::coordinators::Answer;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::OFFSET_DELETE, 0..=0, Handler::Either(serve));
 
-fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let mut request: OffsetDeleteRequest<'_> = call.request()?;
-    let image = ports.image();
+    let image = services.image();
     let mut refused = Vec::new();
     for topic in &mut request.topics {
         let found = image.topics().get(&topic.name);
@@ -43,7 +43,7 @@ fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Resu
         Answer::Now(Err(ErrorCode::INVALID_GROUP_ID))
     } else {
         let group = request.group_id.clone();
-        ports.coordinators.groups().request(&group, Request::DeleteOffsets(request))
+        services.coordinators.groups().request(&group, Request::DeleteOffsets(request))
     };
     answer.send(call, replies, move |header, reply, out| write(header, reply, refused, out))
 }

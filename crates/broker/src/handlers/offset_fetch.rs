@@ -16,9 +16,9 @@ use milena_protocol::messages::offset_fetch_response::{
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal, Room};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::OFFSET_FETCH, 1..=10, Handler::Later(handle));
@@ -30,7 +30,7 @@ const FIRST_GROUPS_VERSION: i16 = 8;
 /// First version that names topics by id.
 const FIRST_TOPIC_ID_VERSION: i16 = 10;
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let version = call.header.version;
@@ -38,7 +38,7 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
         let require_stable = asked.require_stable;
         let (mut groups, mut room) = (Vec::new(), Room::default());
         for group in in_groups(asked, version) {
-            groups.push(fetch(group, require_stable, version, &ports, &mut room).await?);
+            groups.push(fetch(group, require_stable, version, &services, &mut room).await?);
         }
         let response = if version < FIRST_GROUPS_VERSION {
             of_one_group(groups.pop().unwrap_or_default())
@@ -66,19 +66,20 @@ async fn fetch<'r>(
     mut group: OffsetFetchRequestGroup<'r>,
     require_stable: bool,
     version: i16,
-    ports: &Ports,
+    services: &Services,
     room: &mut Room,
 ) -> Result<OffsetFetchResponseGroup<'r>, Refusal> {
     room.take(bytes_of(&group))?;
     let group_id = group.group_id.clone();
-    let unknown = if version >= FIRST_TOPIC_ID_VERSION { name_topics(&mut group, &ports.image()) } else { Vec::new() };
+    let unknown =
+        if version >= FIRST_TOPIC_ID_VERSION { name_topics(&mut group, &services.image()) } else { Vec::new() };
     let asked = group.topics.clone();
     let request = Request::Fetch { group, require_stable, most_bytes: room.left() };
-    let answer = ports.coordinators.groups().request(&group_id, request).get().await;
+    let answer = services.coordinators.groups().request(&group_id, request).get().await;
     Ok(match answer {
         Ok(GroupReply::Fetch(fetched)) if fetched.error == ErrorCode::NONE => {
             room.take(fetched.bytes())?;
-            let mut topics = answered(fetched, version, &ports.image());
+            let mut topics = answered(fetched, version, &services.image());
             topics.extend(unknown);
             OffsetFetchResponseGroup { group_id, topics, error_code: 0 }
         }

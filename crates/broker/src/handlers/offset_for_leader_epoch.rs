@@ -11,10 +11,10 @@ use milena_protocol::messages::offset_for_leader_epoch_response::{
 };
 use milena_protocol::{ApiKey, ErrorCode};
 
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::replicas::{HostedTopic, Topics};
 use crate::request::{Call, Refusal};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::OFFSET_FOR_LEADER_EPOCH, 2..=4, Handler::Now(handle));
@@ -22,9 +22,9 @@ pub const API: Api = Api::new(ApiKey::OFFSET_FOR_LEADER_EPOCH, 2..=4, Handler::N
 /// The client does not know the current leader epoch.
 const NO_EPOCH: i32 = -1;
 
-fn handle(call: &Call<'_>, ports: &Ports, out: &mut Outgoing) -> Result<(), Refusal> {
+fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: OffsetForLeaderEpochRequest<'_> = call.request()?;
-    let topics = ports.replicas.topics();
+    let topics = services.replicas.topics();
     let results = request.topics.iter().map(|asked| topic(asked, &topics)).collect();
     call.answer(out, &OffsetForLeaderEpochResponse { topics: results, ..Default::default() })
 }

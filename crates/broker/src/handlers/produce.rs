@@ -18,9 +18,9 @@ mod wait;
 use milena_net::Replies;
 use milena_protocol::ApiKey;
 
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::Refusal;
+use crate::services::Services;
 
 use plan::Plan;
 
@@ -31,13 +31,13 @@ pub const API: Api = Api::new(ApiKey::PRODUCE, 3..=13, Handler::Produce).adverti
 ///
 /// # Errors
 /// The first request that gets no answer; those before it are answered, those after it are not looked at.
-pub fn serve(frames: &mut [&mut [u8]], ports: &Ports, replies: &mut Replies<'_>) -> Result<(), Refusal> {
-    let (topics, now_ms) = (ports.replicas.topics(), ports.clock.now_ms());
+pub fn serve(frames: &mut [&mut [u8]], services: &Services, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+    let (topics, now_ms) = (services.replicas.topics(), services.clock.now_ms());
     let mut plan = Plan::take();
     let checked = frames.iter().try_for_each(|frame| check::request(frame, &topics, &mut plan));
     if plan.requests.iter().any(|request| request.transactional_id.is_some()) {
-        let always_verify = ports.config().transaction_partition_verification_enable();
-        verify::verify(frames, &mut plan, &ports.coordinators, always_verify, now_ms);
+        let always_verify = services.config().transaction_partition_verification_enable();
+        verify::verify(frames, &mut plan, &services.coordinators, always_verify, now_ms);
         check::transactional(frames, &mut plan);
     }
     append::append(frames, &mut plan, now_ms);

@@ -9,9 +9,9 @@ use milena_protocol::messages::{SyncGroupRequest, SyncGroupResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::coordinators::Answer;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::SYNC_GROUP, 0..=5, Handler::Either(serve));
@@ -19,7 +19,7 @@ pub const API: Api = Api::new(ApiKey::SYNC_GROUP, 0..=5, Handler::Either(serve))
 /// First version that must name the protocol.
 const FIRST_PROTOCOL_VERSION: i16 = 5;
 
-fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let request: SyncGroupRequest<'_> = call.request()?;
     let has_protocol = request.protocol_type.is_some() && request.protocol_name.is_some();
     let answer = if call.header.version >= FIRST_PROTOCOL_VERSION && !has_protocol {
@@ -28,7 +28,7 @@ fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Resu
         Answer::Now(Err(ErrorCode::INVALID_GROUP_ID))
     } else {
         let group = request.group_id.clone();
-        ports.coordinators.groups().request(&group, Request::Sync(request))
+        services.coordinators.groups().request(&group, Request::Sync(request))
     };
     answer.send(call, replies, write)
 }

@@ -20,9 +20,9 @@ use super::find_coordinator::GROUPS_TOPIC;
 use super::offset_commit::{Answered, gathered, sort, unanswered};
 use crate::coordinators::{Answer, Begin, Support};
 use crate::partition::Partition;
-use crate::ports::Ports;
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Header, Refusal, answer};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::TXN_OFFSET_COMMIT, 0..=6, Handler::Either(serve));
@@ -38,24 +38,24 @@ const FIRST_TOPIC_ID_VERSION: i16 = 6;
 /// A batch of a coordinator has no sequence.
 const NO_SEQUENCE: i32 = -1;
 
-fn serve(call: &Call<'_>, ports: &Arc<Ports>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
+fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let mut asked: TxnOffsetCommitRequest<'_> = call.request()?;
     let version = call.header.version;
     let topics = std::mem::take(&mut asked.topics).into_iter().map(topic).collect();
-    let (good, refused) = sort(topics, &ports.image(), version >= FIRST_TOPIC_ID_VERSION);
+    let (good, refused) = sort(topics, &services.image(), version >= FIRST_TOPIC_ID_VERSION);
     if good.is_empty() {
         let nothing = Answer::Now(Ok(Reply::Commit(Vec::new())));
         return nothing.send(call, replies, move |header, reply, out| write(header, reply, Vec::new(), refused, out));
     }
     let all = unanswered(&good);
-    let answered = match check_group(&asked.group_id).and_then(|()| begin(&asked, version, ports)) {
+    let answered = match check_group(&asked.group_id).and_then(|()| begin(&asked, version, services)) {
         Ok(guard) => {
             let request = Request::CommitInTransaction {
                 request: as_commit(&asked, good, version),
                 version,
                 producer: Producer { id: asked.producer_id, epoch: asked.producer_epoch },
             };
-            ports.coordinators.groups().request_verified(&asked.group_id, request, guard)
+            services.coordinators.groups().request_verified(&asked.group_id, request, guard)
         }
         Err(error) => Answer::Now(Err(coordinator_error(error))),
     };
@@ -70,17 +70,17 @@ fn check_group(id: &str) -> Result<(), ErrorCode> {
 fn begin(
     asked: &TxnOffsetCommitRequest<'_>,
     version: i16,
-    ports: &Ports,
+    services: &Services,
 ) -> Result<Option<VerificationGuard>, ErrorCode> {
     let support = match version {
         FIRST_IMPLICIT_VERSION.. => Support::Implicit,
         FIRST_ABORTABLE_VERSION.. => Support::Abortable,
         _ => Support::Plain,
     };
-    let coordinators = &ports.coordinators;
+    let coordinators = &services.coordinators;
     let partition: Arc<Partition> =
         coordinators.groups().partition(&asked.group_id).ok_or(ErrorCode::NOT_COORDINATOR)?;
-    if support != Support::Implicit && !ports.config().transaction_partition_verification_enable() {
+    if support != Support::Implicit && !services.config().transaction_partition_verification_enable() {
         return Ok(None);
     }
     let start = VerificationStart {
@@ -88,7 +88,7 @@ fn begin(
         epoch: asked.producer_epoch,
         base_sequence: NO_SEQUENCE,
         epoch_bumps: support == Support::Implicit,
-        now_ms: ports.clock.now_ms(),
+        now_ms: services.clock.now_ms(),
     };
     let Some(guard) = partition.begin_verification(&start) else { return Ok(None) };
     let producer = Producer { id: asked.producer_id, epoch: asked.producer_epoch };

@@ -15,10 +15,10 @@ use milena_records::EndTransaction;
 
 use crate::dispatch::frame;
 use crate::partition::Partition;
-use crate::ports::Ports;
 use crate::purgatory::Waiting;
 use crate::registry::{Api, Handler};
 use crate::request::{OwnedRequest, Refusal};
+use crate::services::Services;
 
 /// The id, and the epoch, of no producer.
 const NOBODY: i16 = -1;
@@ -26,7 +26,7 @@ const NOBODY: i16 = -1;
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::WRITE_TXN_MARKERS, 1..=2, Handler::Later(handle));
 
-fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
+fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'static, Result<Reply, Refusal>> {
     Box::pin(async move {
         let call = request.call();
         let asked: WriteTxnMarkersRequest<'_> = call.request()?;
@@ -35,14 +35,14 @@ fn handle(request: OwnedRequest, ports: Arc<Ports>) -> LocalBoxFuture<'static, R
         let has_partitions =
             |marker: &&WritableTxnMarker<'_>| marker.topics.iter().any(|topic| !topic.partition_indexes.is_empty());
         for marker in asked.markers.iter().filter(has_partitions) {
-            markers.push(write(marker, &ports).await);
+            markers.push(write(marker, &services).await);
         }
         frame(|out| call.answer(out, &WriteTxnMarkersResponse { markers }))
     })
 }
 
 /// Writes one marker to its partitions, each of them once; comes back when all are committed.
-async fn write<'r>(asked: &'r WritableTxnMarker<'r>, ports: &Ports) -> WritableTxnMarkerResult<'r> {
+async fn write<'r>(asked: &'r WritableTxnMarker<'r>, services: &Services) -> WritableTxnMarkerResult<'r> {
     let marker = Marker {
         producer_id: asked.producer_id,
         producer_epoch: asked.producer_epoch,
@@ -57,7 +57,7 @@ async fn write<'r>(asked: &'r WritableTxnMarker<'r>, ports: &Ports) -> WritableT
         if is_nobody {
             return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
         }
-        ports.coordinators.markers().append(topic, index, marker)
+        services.coordinators.markers().append(topic, index, marker)
     };
     let mut seen: HashMap<&str, HashSet<i32>> = HashMap::new();
     for topic in asked.topics.iter().filter(|topic| !topic.partition_indexes.is_empty()) {

@@ -9,12 +9,12 @@ use tokio::time::{Instant, timeout_at};
 use super::context::Fetch;
 use super::read::{Reach, Read, read};
 use super::reply;
-use crate::ports::Ports;
 use crate::purgatory::Waiting;
 use crate::request::Refusal;
+use crate::services::Services;
 
 /// Answers when enough has come, at the latest after the fetch's longest wait.
-pub(super) async fn answer_later(fetch: Fetch, ports: Arc<Ports>) -> Reply {
+pub(super) async fn answer_later(fetch: Fetch, services: Arc<Services>) -> Reply {
     let deadline = Instant::now() + fetch.max_wait;
     let waiting = {
         let mut partitions = fetch.partitions.lock();
@@ -25,22 +25,22 @@ pub(super) async fn answer_later(fetch: Fetch, ports: Arc<Ports>) -> Reply {
     loop {
         let mut read = read(&fetch, Reach::Memory);
         if read.wants_disk {
-            if let Some(reply) = answer_from_disk(&fetch, &ports, is_late).await {
+            if let Some(reply) = answer_from_disk(&fetch, &services, is_late).await {
                 return reply;
             }
         } else if is_late || read.answers(&fetch) {
-            return answer(&fetch, &mut read, &ports).map_or_else(close, Reply::frame);
+            return answer(&fetch, &mut read, &services).map_or_else(close, Reply::frame);
         }
         is_late = timeout_at(deadline, waiting.changed()).await.is_err();
     }
 }
 
 /// Reads on another thread. `None` when there is not enough, which is answered all the same if it is late.
-async fn answer_from_disk(fetch: &Arc<Fetch>, ports: &Arc<Ports>, is_late: bool) -> Option<Reply> {
-    let (fetch, its_ports) = (Arc::clone(fetch), Arc::clone(ports));
-    let answered = ports.readers.ask(move || {
+async fn answer_from_disk(fetch: &Arc<Fetch>, services: &Arc<Services>, is_late: bool) -> Option<Reply> {
+    let (fetch, its_services) = (Arc::clone(fetch), Arc::clone(services));
+    let answered = services.readers.ask(move || {
         let mut read = read(&fetch, Reach::Disk);
-        (is_late || read.answers(&fetch)).then(|| answer(&fetch, &mut read, &its_ports))
+        (is_late || read.answers(&fetch)).then(|| answer(&fetch, &mut read, &its_services))
     });
     match answered.await {
         Some(answered) => answered.map(|answered| answered.map_or_else(close, Reply::frame)),
@@ -48,9 +48,9 @@ async fn answer_from_disk(fetch: &Arc<Fetch>, ports: &Arc<Ports>, is_late: bool)
     }
 }
 
-fn answer(fetch: &Fetch, read: &mut Read, ports: &Ports) -> Result<Outgoing, Refusal> {
+fn answer(fetch: &Fetch, read: &mut Read, services: &Services) -> Result<Outgoing, Refusal> {
     let mut out = Outgoing::new();
-    reply::answer(fetch, read, &ports.fetch_sessions, &mut out).map(|()| out)
+    reply::answer(fetch, read, &services.fetch_sessions, &mut out).map(|()| out)
 }
 
 fn close(refusal: Refusal) -> Reply {

@@ -20,7 +20,7 @@ use crate::replicas::Replicas;
 use crate::storage::Storage;
 
 /// Everything that handlers use.
-pub struct Ports {
+pub struct Services {
     /// The partitions hosted here.
     pub replicas: Arc<Replicas>,
     /// The cluster's metadata and the broker's settings, as of now.
@@ -47,7 +47,7 @@ pub struct Ports {
     pub node: Node,
 }
 
-impl Ports {
+impl Services {
     /// The broker's settings, dynamic ones included.
     pub fn config(&self) -> Guard<Arc<BrokerConfig>> {
         self.live.config.load()
