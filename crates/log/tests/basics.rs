@@ -183,7 +183,10 @@ fn a_batch_that_no_segment_holds_is_refused_and_leaves_nothing() {
     let disk = disk(1);
     let (mut log, _) = open(&disk, &small(), true, 0);
     let mut large = batch(1, 5000, 0);
-    assert!(matches!(log.append(&mut [&mut large], &[], 0, 0), Err(LogError::BatchTooLarge { segment_bytes: 4096, .. })));
+    assert!(matches!(
+        log.append(&mut [&mut large], &[], 0, 0),
+        Err(LogError::BatchTooLarge { segment_bytes: 4096, .. })
+    ));
     assert_eq!((log.log_end_offset(), append(&mut log, batch(1, 1, 0))), (0, 0));
     let mut twice = [batch(1, 1, 0), batch(1, 1, 0)].concat();
     assert!(matches!(log.append(&mut [&mut twice], &[], 0, 0), Err(LogError::Malformed(_))));
