@@ -55,7 +55,10 @@ const STEPS: &[Step] = &[
     Step { name: "hostile", run: steps::hostile },
     Step { name: "compat", run: steps::compat },
     Step { name: "files", run: steps::files },
+    Step { name: FUZZ, run: steps::fuzz },
 ];
+/// The step that takes a share of a nightly run, and is otherwise only run when it is asked for.
+const FUZZ: &str = "fuzz";
 
 /// Runs the steps; fails if anything failed, or was skipped under CI.
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -63,7 +66,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let started = Instant::now();
     let (mut passed, mut failed, mut skipped) = (0, 0, Vec::new());
     for step in STEPS {
-        if listed(&args.without, step.name) || (args.only.is_some() && !listed(&args.only, step.name)) {
+        let is_wanted = listed(&args.only, step.name)
+            || (args.only.is_none() && (step.name != FUZZ || milena_testkit::rounds() > 1));
+        if !is_wanted || listed(&args.without, step.name) {
             continue;
         }
         let step_started = Instant::now();

@@ -56,6 +56,11 @@ impl Slot {
             forgotten: false,
         }
     }
+
+    /// Whether there is no such partition.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.place, Err(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION | ErrorCode::UNKNOWN_TOPIC_ID))
+    }
 }
 
 /// Names a topic as the session's requests do.

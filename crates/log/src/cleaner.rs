@@ -173,8 +173,18 @@ impl Round<'_> {
         if self.host.go_on(bytes as u64) { Ok(()) } else { Err(CleanError::GivenUp) }
     }
 
-    fn source(&self, base_offset: i64, from: i64) -> Result<Source, CleanError> {
-        self.log.lock().source(self.version, base_offset, from)?.ok_or(CleanError::GivenUp)
+    fn source(&self, base_offset: i64) -> Result<Source, CleanError> {
+        self.log.lock().source(self.version, base_offset)?.ok_or(CleanError::GivenUp)
+    }
+
+    /// A segment from where its dirty part begins.
+    fn dirty_source(&self, base_offset: i64) -> Result<Source, CleanError> {
+        let mut source = self.source(base_offset)?;
+        let Task { first_dirty, end, .. } = self.task;
+        if first_dirty > base_offset {
+            source.position = look(self.log, |log| log.view_below(end), |view| view.position_of(first_dirty))?;
+        }
+        Ok(source)
     }
 }
 
@@ -247,7 +257,7 @@ impl Cleaner {
     /// Fills the map from the dirty segments, as far as it reaches.
     fn build_map(&mut self, round: &mut Round<'_>, dirty: &[SegmentSizes]) -> Result<(), CleanError> {
         for (at, segment) in dirty.iter().enumerate() {
-            let mut source = round.source(segment.base_offset, round.task.first_dirty)?;
+            let mut source = round.dirty_source(segment.base_offset)?;
             loop {
                 let start = source.position;
                 let len = source.read(&mut self.chunk)?;
@@ -307,7 +317,7 @@ impl Cleaner {
     ) -> Result<(), CleanError> {
         let producers = round.log.lock().last_written();
         for segment in group {
-            let mut source = round.source(segment.base_offset, segment.base_offset)?;
+            let mut source = round.source(segment.base_offset)?;
             let high_watermark = round.host.high_watermark();
             loop {
                 let start = source.position;

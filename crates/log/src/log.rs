@@ -47,10 +47,10 @@ pub use view::LogView;
 /// Order of I/O, with the names of the stages that the crash tests stop in:
 /// - append: *reserve* (space behind the end, rarely), *write* (all batches in one vectored write), then in memory the index entries, those of
 ///   the transaction index included, and, last, the log end offset. A failed write is *cut* again; if that fails too, the log takes no more writes.
-/// - roll: *finish* (final time entry, the index files complete, reserved space given back), *snapshot* (of the producers, at the new segment's
+/// - roll: *finish* (final time entry, the index files complete, zeros of a preallocated file cut off), *snapshot* (of the producers, at the new segment's
 ///   base offset), *create* (the new segment's files). Nothing is synced; durable with the next flush, but for the snapshot, which a checksum
 ///   guards and any older one can stand in for. The recovery point stays inside of the segment until then.
-/// - flush: *data* (`.log` files from the recovery point on, and those of segments whose indexes are not durable), *indexes* (of segments no
+/// - flush: *spare* (space reserved behind the end of segments no longer written to is given back), *data* (`.log` files from the recovery point on, and those of segments whose indexes are not durable), *indexes* (of segments no
 ///   longer written to), *epochs* (`leader-epoch-checkpoint`, replaced), *names* (the directory, and the one above a new log), then in memory
 ///   the recovery point. One that a roll asks for leaves the last segment alone.
 /// - truncation: *drop* (later segments, the last one first), *names*, *cut* (the `.log` file that stays, its index files before it),
@@ -60,7 +60,7 @@ pub use view::LogView;
 ///   durable with the next flush. What a power loss brings back lies below the log start offset, whose checkpoint line stays until then.
 /// - compaction, for each new segment: *clean* (its files with the suffix `.cleaned`, synced), *swap* (they get the suffix `.swap`: from here
 ///   on a start completes the rest), *replace* (the old files get the suffix `.deleted`, the new ones their names), *names*.
-/// - close: *finish*, *snapshot* (the producer snapshot at the log end), then a flush that includes the last segment's indexes.
+/// - close: *finish*, *spare*, *snapshot* (the producer snapshot at the log end), then a flush that includes the last segment's indexes.
 /// - a transaction index is made when the first entry leaves memory. A start makes those of the segments that it checks anew, and replaces
 ///   one that can't be true: *contents* (beside it), *rename*, *names*.
 /// - deletion: *rename* (of the directory), later *remove*.

@@ -28,6 +28,8 @@ pub(crate) struct Segment {
     /// Largest timestamp and the last offset of its batch; -1 without one.
     newest: OnceLock<TimeEntry>,
     tail: Option<Tail>,
+    /// Space may stay reserved behind the end; no longer so when the index files are durable.
+    spare: bool,
     /// The index files are complete and durable. Only ever true of segments that are not written to.
     pub(crate) indexes_synced: bool,
 }
@@ -63,6 +65,7 @@ impl Segment {
             aborted: None,
             newest: OnceLock::new(),
             tail: None,
+            spare: false,
             indexes_synced: true,
         }
     }
@@ -385,8 +388,10 @@ impl Segment {
         self.indexes.get_mut().map_or(Ok(()), |indexes| indexes.write_out_if_many(home))
     }
 
-    /// Completes the index files as at a roll or close: the final time entry, all entries written, exact lengths. Also gives back the
-    /// space behind the log's end. True when the `.log` file has lost zeros that it was made with.
+    /// Completes the files as at a roll or close: the final time entry, all index entries written, exact lengths. True when the `.log` file
+    /// has lost zeros that it was made with.
+    ///
+    /// Space that is reserved behind the end stays [spare](Self::has_spare): a file system may take long to free it.
     pub(crate) fn finish(&mut self, home: &Home) -> Result<bool> {
         let newest = self.newest(home)?;
         let indexes = self.indexes_mut(home)?;
@@ -398,10 +403,28 @@ impl Segment {
         indexes.times.release();
         self.finish_aborted(home)?;
         let Some(tail) = self.tail.take() else { return Ok(false) };
-        if tail.reserved.max(tail.length) > self.size {
+        let shortened = tail.length > self.size;
+        if shortened {
             self.file(home)?.truncate(self.size).context("trimming", &self.path(home))?;
         }
-        Ok(tail.length > self.size)
+        self.spare |= !shortened && tail.reserved > self.size;
+        Ok(shortened)
+    }
+
+    /// Whether space may stay reserved behind the end, which is to be given back.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.spare
+    }
+
+    /// The index files are durable, and no space is spare any more.
+    pub(crate) fn flushed(&mut self) {
+        self.indexes_synced = true;
+        self.spare = false;
+    }
+
+    /// Gives spare space back.
+    pub(crate) fn give_back_spare(&mut self, home: &Home) -> Result<()> {
+        if self.spare { self.cut_to_size(home) } else { Ok(()) }
     }
 
     /// Gives back the space behind the end that a writer may have reserved before it crashed.
@@ -409,9 +432,10 @@ impl Segment {
         if self.size < RESERVE_FROM { Ok(()) } else { self.cut_to_size(home) }
     }
 
-    /// Cuts the file to the batches counted so far, after a failed write.
+    /// Cuts the file to the batches counted so far, and gives back what is reserved behind them.
     pub(crate) fn cut_to_size(&mut self, home: &Home) -> Result<()> {
         self.file(home)?.truncate(self.size).context("truncating", &self.path(home))?;
+        self.spare = false;
         if let Some(tail) = &mut self.tail {
             tail.reserved = self.size;
             tail.length = 0;
@@ -437,6 +461,7 @@ impl Segment {
         file.truncate(self.size).context("truncating", &path)?;
         // What is written here next must not meet what stood here before after a power loss.
         file.sync_data().context("syncing", &path)?;
+        self.spare = false;
         self.newest = OnceLock::from(self.newest_after(home, last)?);
         self.indexes_synced = false;
         Ok(Some(first.base_offset))

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use milena_io::{Disk, SimDisk};
-use milena_log::{EpochEnd, LogConfig, LogError};
+use milena_log::{EpochEnd, Log, LogConfig, LogError};
 
 #[test]
 fn offsets_are_consecutive_and_stand_in_the_buffers_with_the_epoch() {
@@ -64,7 +64,7 @@ fn every_offset_is_found_with_indexes_in_memory_and_on_disk() {
     for at in 0..1500 {
         append(&mut log, batch(3, 20, at));
     }
-    let check = |log: &milena_log::Log| {
+    let check = |log: &Log| {
         for offset in (0..4500).rev() {
             let slice = log.read(offset, 1, i64::MAX, true).unwrap().unwrap();
             assert_eq!(slice.position, offset as u64 / 3 * 81, "offset {offset}");
@@ -133,7 +133,7 @@ fn jitter_lets_each_segment_roll_earlier_than_its_age_by_another_time() {
 fn settings_that_change_in_use_count_from_the_next_append_on() {
     let disk = disk(1);
     let (mut log, _) = open(&disk, &LogConfig::default(), true, 0);
-    let set = |log: &mut milena_log::Log, config: LogConfig| {
+    let set = |log: &mut Log, config: LogConfig| {
         log.set_config(std::sync::Arc::new(config));
         append(log, batch(1, 100, 0));
         log.segment_base_offsets().count()
@@ -365,4 +365,92 @@ fn a_log_that_was_only_led_before_and_after_a_kill_keeps_its_files_as_they_are()
     let (mut log, recovery) = open(&disk, &small(), true, 80);
     assert_eq!((recovery, log.log_end_offset()), (milena_log::Recovery::default(), 80));
     assert_eq!(append(&mut log, batch(1, 100, 50)), 80);
+}
+
+/// The steps of the disk from number `from` on, without their numbers.
+fn steps_since(disk: &SimDisk, from: usize) -> Vec<String> {
+    let steps = disk.trace().split_off(from);
+    steps
+        .iter()
+        .map(|step| {
+            step.split_whitespace().collect::<Vec<_>>().join(" ").split_once(' ').unwrap().1.replace("/data/t-0/", "")
+        })
+        .collect()
+}
+
+/// A log with a segment that has space reserved behind its end.
+fn with_reserved_space(disk: &SimDisk) -> Log {
+    let (mut log, _) = open(disk, &LogConfig::default(), true, 0);
+    for at in 0..10 {
+        append(&mut log, batch(1, 9000, at));
+    }
+    assert!(steps_since(disk, 0).contains(&format!("Allocate {:020}.log", 0)));
+    log
+}
+
+#[test]
+fn a_roll_only_writes_and_makes_small_files_and_its_flush_frees_the_reserved_space() {
+    let disk = disk(1);
+    let mut log = with_reserved_space(&disk);
+    let before = disk.trace().len();
+    log.roll(0).unwrap();
+    let old = |suffix: &str| format!("{:020}.{suffix}", 0);
+    let new = |suffix: &str| format!("{:020}.{suffix}", 10);
+    let rolled = [
+        format!("Write {}", old("index")),
+        format!("Write {}", old("timeindex")),
+        format!("Create {}", new("snapshot")),
+        format!("Write {}", new("snapshot")),
+        format!("Create {}", new("log")),
+        format!("Create {}", new("index")),
+        format!("Create {}", new("timeindex")),
+    ];
+    assert_eq!(steps_since(&disk, before), rolled);
+    let before = disk.trace().len();
+    let flush = log.begin_flush_of_finished().unwrap().unwrap();
+    assert_eq!(disk.trace().len(), before, "nothing is done while the log is held");
+    flush.sync().unwrap();
+    let flushed = steps_since(&disk, before);
+    assert_eq!(flushed[..2], [format!("Truncate {}", old("log")), format!("Sync {}", old("log"))]);
+    assert!(log.flushed(flush));
+    let before = disk.trace().len();
+    append(&mut log, batch(1, 10, 10));
+    log.roll(0).unwrap();
+    log.flush().unwrap();
+    assert!(!steps_since(&disk, before).iter().any(|step| step.starts_with("Truncate")), "given back once");
+}
+
+#[test]
+fn reserved_space_is_given_back_at_a_close_and_after_a_kill_too() {
+    let cut = format!("Truncate {:020}.log", 0);
+    for close in [true, false] {
+        let disk = disk(1);
+        let mut log = with_reserved_space(&disk);
+        log.roll(0).unwrap();
+        append(&mut log, batch(1, 10, 10));
+        let before = disk.trace().len();
+        if close {
+            log.close().unwrap();
+        } else {
+            disk.kill_process();
+            assert_eq!(open(&disk, &LogConfig::default(), false, log.recovery_point()).0.log_end_offset(), 11);
+        }
+        assert!(steps_since(&disk, before).contains(&cut), "closed: {close}");
+    }
+}
+
+#[test]
+fn a_flush_that_a_truncation_overtakes_cuts_nothing_that_was_appended_since() {
+    let disk = disk(1);
+    let mut log = with_reserved_space(&disk);
+    log.roll(0).unwrap();
+    let flush = log.begin_flush_of_finished().unwrap().unwrap();
+    log.truncate_to(9).unwrap();
+    for at in 9..20 {
+        append(&mut log, batch(1, 9000, at));
+    }
+    let before = read_from(&log, 0, 1 << 20);
+    flush.sync().unwrap();
+    assert!(!log.flushed(flush));
+    assert_eq!(read_from(&log, 0, 1 << 20), before);
 }

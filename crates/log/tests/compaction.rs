@@ -14,10 +14,14 @@ use milena_log::{
     CleanError, CleanTask, Cleaned, Cleaner, CleanerConfig, CleaningLimits, Host, Log, LogConfig, Marker, ProducerState,
 };
 use milena_records::{Batch, BatchBuilder, Compression, Compressor, Decompressor, EndTransaction, batches};
+use milena_testkit::rounds;
 use parking_lot::Mutex;
 
 /// How long new seeds are begun.
-const BUDGET: Duration = Duration::from_secs(5);
+fn budget() -> Duration {
+    Duration::from_secs(5).saturating_mul(rounds() as u32)
+}
+
 const RETENTION_MS: i64 = 1000;
 /// Producers that are only idempotent have the ids from 0 on, those with transactions the ids behind them.
 const IDEMPOTENT: i64 = 3;
@@ -267,7 +271,7 @@ fn verify(disk: &SimDisk, log: &Log) {
 
 #[test]
 fn the_last_value_of_each_key_stays_and_tombstones_stay_until_their_horizon() {
-    for seed in 0..150 {
+    for seed in 0..150 * rounds() {
         let (disk, mut rng) = (disk(seed), SimRng::new(seed));
         let log = Mutex::new(random_log(&disk, &mut rng));
         let (mut model, mut cleaned_to, mut now_ms) = (Model::default(), 0, 1_000_000);
@@ -298,7 +302,7 @@ fn the_last_value_of_each_key_stays_and_tombstones_stay_until_their_horizon() {
 
 #[test]
 fn producers_are_known_after_a_start_that_reads_the_compacted_log() {
-    for seed in 0..100 {
+    for seed in 0..100 * rounds() {
         let (disk, mut rng) = (disk(seed), SimRng::new(seed));
         let log = Mutex::new(random_log(&disk, &mut rng));
         clean(&disk, &log, 0, 0).unwrap();
@@ -318,19 +322,19 @@ fn producers_are_known_after_a_start_that_reads_the_compacted_log() {
 #[test]
 fn a_map_that_is_too_small_for_all_cleans_what_it_reaches_and_goes_on_there() {
     let config = CleanerConfig { map_bytes: 24 * 8, ..CONFIG };
-    for seed in 0..60 {
+    for seed in 0..60 * rounds() {
         let (disk, mut rng) = (disk(seed), SimRng::new(seed));
         let log = Mutex::new(random_log(&disk, &mut rng));
         let before = seen(&log.lock());
         let end = log.lock().segment_base_offsets().last().unwrap();
         let expected = Model::default().clean(&before, end, 0);
-        let (mut cleaned_to, mut rounds) = (0, 0);
+        let (mut cleaned_to, mut turns) = (0, 0);
         while cleaned_to < end {
             let cleaned = clean_with(config, u64::MAX, &disk, &log, cleaned_to, 0).unwrap();
             assert!(cleaned.end > cleaned_to && cleaned.end <= end);
-            (cleaned_to, rounds) = (cleaned.end, rounds + 1);
+            (cleaned_to, turns) = (cleaned.end, turns + 1);
         }
-        assert_eq!(seen(&log.lock()), expected, "seed {seed}, {rounds} rounds");
+        assert_eq!(seen(&log.lock()), expected, "seed {seed}, {turns} turns");
     }
     let one = CleanerConfig { map_bytes: 24, ..CONFIG };
     let (disk, mut rng) = (disk(1), SimRng::new(1));
@@ -343,7 +347,7 @@ fn a_map_that_is_too_small_for_all_cleans_what_it_reaches_and_goes_on_there() {
 
 #[test]
 fn a_cleaning_that_is_given_up_at_any_moment_leaves_a_log_that_can_be_cleaned() {
-    for seed in 0..20 {
+    for seed in 0..20 * rounds() {
         let mut patience = 0;
         loop {
             let (disk, mut rng) = (disk(seed), SimRng::new(seed));
@@ -489,7 +493,7 @@ fn whatever_step_a_crash_or_a_failure_comes_at_the_last_of_each_key_is_there_and
     }
     #[expect(clippy::disallowed_methods, reason = "a bound on how long the test searches")]
     let (begun, mut seed, mut crashes) = (Instant::now(), 0, 0);
-    while crashes < 300 || (begun.elapsed() < BUDGET && seed < 100) {
+    while crashes < 300 || (begun.elapsed() < budget() && seed < 100 * rounds()) {
         for at in 1..=crash(seed, None, Trouble::PowerLoss) {
             for trouble in TROUBLES {
                 let caught = std::panic::catch_unwind(|| crash(seed, Some(at), trouble));

@@ -412,7 +412,7 @@ fn the_recovery_point_passes_no_segment_whose_indexes_are_not_synced() {
 
 #[test]
 fn a_roll_syncs_nothing_and_a_power_loss_behind_it_costs_nothing() {
-    for seed in 0..60 {
+    for seed in 0..60 * milena_testkit::rounds() {
         let disk = disk(seed);
         let config = LogConfig { preallocate: seed % 2 == 0, ..small() };
         let (mut log, _) = open(&disk, &config, true, 0);

@@ -17,10 +17,13 @@ use milena_log::{
     Checkpoint, DirKind, Log, LogConfig, LogDirectory, LogError, Offsets, OpenParams, Recovery, Unwritten,
 };
 use milena_records::{Batch, BatchBuilder, Compression, Compressor, Decompressor, add_sequence, batches};
+use milena_testkit::rounds;
 
 const INTERVAL: u64 = 200;
 /// How long new seeds are begun.
-const BUDGET: Duration = Duration::from_secs(10);
+fn budget() -> Duration {
+    Duration::from_secs(10).saturating_mul(rounds() as u32)
+}
 
 fn config(preallocate: bool) -> LogConfig {
     LogConfig { segment_bytes: 1500, index_interval_bytes: INTERVAL, preallocate, ..LogConfig::default() }
@@ -552,7 +555,7 @@ fn whatever_step_fails_what_was_acknowledged_is_read_and_the_next_start_finds_it
     }
     #[expect(clippy::disallowed_methods, reason = "a bound on how long the test searches")]
     let (begun, mut seed, mut runs) = (Instant::now(), 0, 0);
-    while begun.elapsed() < BUDGET && seed < 400 {
+    while begun.elapsed() < budget() && seed < 400 * rounds() {
         for kind in [FaultKind::Io, FaultKind::NoSpace] {
             let mut at = 1;
             let mut caught = std::panic::catch_unwind(|| fail(seed, at, kind));
@@ -599,7 +602,7 @@ fn whatever_step_a_crash_comes_at_nothing_flushed_is_lost_and_the_rest_is_a_pref
     }
     #[expect(clippy::disallowed_methods, reason = "a bound on how long the test searches")]
     let (begun, mut seed, mut runs) = (Instant::now(), 0, 0);
-    while begun.elapsed() < BUDGET && seed < 400 {
+    while begun.elapsed() < budget() && seed < 400 * rounds() {
         let mut step = None;
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let steps = run(seed, None);

@@ -93,7 +93,7 @@ fn a_snapshot_stands_at_each_roll_and_at_the_end_of_a_clean_stop() {
 
 #[test]
 fn a_clean_stop_makes_the_snapshot_of_a_roll_at_its_end_durable_even_after_a_crash() {
-    for seed in 0..50 {
+    for seed in 0..50 * milena_testkit::rounds() {
         for crash in [false, true] {
             let disk = disk(seed);
             let mut log = forty(&disk);

@@ -325,7 +325,7 @@ fn a_segments_index_goes_with_it() {
 
 #[test]
 fn a_roll_behind_a_flush_leaves_an_index_that_a_power_loss_does_not_take() {
-    for seed in 0..30 {
+    for seed in 0..30 * milena_testkit::rounds() {
         let disk = disk(seed);
         let mut log = three_aborted(&disk);
         log.flush().unwrap();

@@ -221,3 +221,27 @@ pub(super) fn syscalls() -> Result<Outcome> {
         Err(why) => Ok(skipped(format!("{why:#}"))),
     }
 }
+
+/// The fuzz targets, each for so many times ten seconds as there are rounds.
+pub(super) fn fuzz() -> Result<Outcome> {
+    let fuzzer = |args: &[&str]| {
+        let mut command = Command::new("cargo");
+        command.args(["+nightly", "fuzz"]).args(args).current_dir(cache::repository());
+        command
+    };
+    let listed = match fuzzer(&["list"]).output() {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
+        _ => return Ok(skipped("cargo-fuzz and a nightly toolchain are not there".to_owned())),
+    };
+    let time = format!("-max_total_time={}", 10 * milena_testkit::rounds());
+    let mut outcome = Outcome::default();
+    for target in listed.lines() {
+        let output = fuzzer(&["run", target, "--", &time, "-rss_limit_mb=1024"]).output()?;
+        if output.status.success() {
+            outcome.passed += 1;
+        } else {
+            outcome.failures.push(format!("{target}\n{}", tail(&String::from_utf8_lossy(&output.stderr), 40)));
+        }
+    }
+    Ok(outcome)
+}

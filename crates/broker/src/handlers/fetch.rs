@@ -29,6 +29,9 @@ pub const API: Api = Api::new(ApiKey::FETCH, 4..=18, Handler::Either(serve));
 pub fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let most_bytes = services.config().fetch_max_bytes();
     let fetch = context::open(call, &services.replicas.topics(), &services.fetch_sessions, most_bytes)?;
+    if !fetch.isolation_is_known() && fetch.finds_a_partition() {
+        return replies.try_ready(|out| reply::refuse_isolation(call, out));
+    }
     let mut read = read::read(&fetch, read::Reach::Memory);
     if read.answers(&fetch) {
         return replies.try_ready(|out| reply::answer(&fetch, &mut read, &services.fetch_sessions, out));

@@ -116,6 +116,13 @@ impl Partition {
         }
     }
 
+    /// Whether `offset` is between the log start and the log end, that one included.
+    pub fn reaches(&self, offset: i64) -> bool {
+        let (start, shown) = (self.log_start_offset(), self.high_watermark());
+        // The log is asked only for what no consumer sees yet.
+        (start..=shown).contains(&offset) || (offset > shown && offset <= self.log().log_end_offset())
+    }
+
     /// Whether nothing but memory is looked into for what is read from `offset` on.
     pub fn is_recent(&self, offset: i64) -> bool {
         let old = self.log_start_offset()..self.recent_from.load(Ordering::Relaxed).min(self.high_watermark());

@@ -194,7 +194,7 @@ fn a_topic_made_again_has_no_records_of_one_whose_files_could_not_be_moved_away(
 
 #[test]
 fn a_topic_made_again_within_the_second_has_no_records_of_the_one_before_after_a_power_loss() {
-    for seed in 0..300 {
+    for seed in 0..300 * milena_testkit::rounds() {
         let cluster = Cluster::on(SimDisk::new(seed));
         cluster.checkpoint();
         cluster.create(1, &[&[1]]);

@@ -18,8 +18,7 @@ const UNDER_WAY: u64 = 3;
 
 /// How often a process is killed: four times, or as many times more as `MILENA_ROUNDS` says.
 fn rounds() -> u64 {
-    let more = std::env::var("MILENA_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
-    4 * more.unwrap_or(1)
+    4 * milena_testkit::rounds()
 }
 
 /// Milliseconds since 1970: of producers that were silent for long a start knows nothing.

@@ -301,7 +301,7 @@ async fn send_numbers(broker: &FakeBroker, seed: u64, count: u32, codec: Compres
 
 #[tokio::test(start_paused = true)]
 async fn each_record_is_written_once_and_in_order_whatever_goes_wrong() {
-    for seed in 0..60 {
+    for seed in 0..60 * milena_testkit::rounds() {
         let broker = FakeBroker::new(seed, 20 + seed as u32 % 30, usize::MAX);
         send_numbers(&broker, seed, 300, Compression::None).await;
     }
@@ -309,7 +309,7 @@ async fn each_record_is_written_once_and_in_order_whatever_goes_wrong() {
 
 #[tokio::test(start_paused = true)]
 async fn batches_that_are_split_keep_their_order_whatever_goes_wrong() {
-    for seed in 0..60 {
+    for seed in 0..60 * milena_testkit::rounds() {
         // A third of a batch, and with one record it fits.
         let broker = FakeBroker::new(seed, seed as u32 % 30, 90);
         send_numbers(&broker, seed, 300, Compression::None).await;

@@ -122,6 +122,13 @@ impl LogView {
         });
         sizes.collect()
     }
+
+    /// Of a [view below an offset](Log::view_below): where in its segment the batch that holds `offset` begins, bytes; the segment's end when
+    /// it holds none behind.
+    pub(crate) fn position_of(&self, offset: i64) -> Result<u64> {
+        let segment = &self.segments[segment_at(&self.segments, offset)];
+        Ok(segment.locate(&self.home, offset)?.map_or(segment.size, |found| found.position))
+    }
 }
 
 impl Log {
@@ -135,17 +142,15 @@ impl Log {
         Arc::ptr_eq(&self.shared, &version.0) && self.generation == version.1 && !self.closed
     }
 
-    /// A segment to read from the batch that holds `from` on, or from its beginning; `None` when it has gone, or the log was cut.
-    pub(crate) fn source(&self, version: &Version, base_offset: i64, from: i64) -> Result<Option<Source>> {
+    /// A segment to read from its beginning; `None` when it has gone, or the log was cut.
+    pub(crate) fn source(&self, version: &Version, base_offset: i64) -> Result<Option<Source>> {
         let at = self.finished_segments().binary_search_by_key(&base_offset, |segment| segment.base_offset);
         let (Ok(at), true) = (at, self.is_version(version)) else { return Ok(None) };
         let segment = &self.segments[at];
         let path = segment.path(&self.home);
-        let found = if from > base_offset { segment.locate(&self.home, from)?.map(|it| it.position) } else { Some(0) };
         // A handle of its own: what is cleaned once a day is not kept open for it.
         let file = self.home.disk.open(&path, OpenMode::Read).context("opening", &path)?;
-        let position = found.unwrap_or(segment.size);
-        Ok(Some(Source { file, path, position, end: segment.size, next_offset: base_offset }))
+        Ok(Some(Source { file, path, position: 0, end: segment.size, next_offset: base_offset }))
     }
 
     /// What each known producer wrote last.

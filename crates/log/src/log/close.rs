@@ -72,7 +72,7 @@ impl Log {
         if new { home.disk.sync_dir(home.parent()).context("syncing", home.parent()) } else { Ok(()) }
     }
 
-    /// Stages *finish*, and *snapshot* and *epochs* beside the old files. `None` when the log needs nothing and is closed.
+    /// Stages *finish*, *spare*, and *snapshot* and *epochs* beside the old files. `None` when the log needs nothing and is closed.
     pub(crate) fn begin_close(&mut self) -> Result<Option<Closing>> {
         self.writable()?;
         self.closed = self.closed_cleanly;
@@ -83,6 +83,7 @@ impl Log {
         let home = &self.home;
         let active = self.segments.last_mut().expect("a log has a segment");
         let shortened = !active.indexes_synced && active.finish(home)?;
+        self.segments.iter_mut().try_for_each(|segment| segment.give_back_spare(home))?;
         let mut closing = Closing { small: Vec::new(), written: None, strays: Vec::new(), shortened };
         if self.epochs.version() != self.synced.epochs && !self.has_only_led() {
             let text = self.epochs.format();

@@ -11,6 +11,7 @@ use super::Log;
 use crate::error::{IoContext, LogError, Result};
 use crate::names::EPOCHS;
 use crate::partition_metadata;
+use crate::segment::Segment;
 use crate::text::replace_file;
 
 /// What a log and its flushes under way share.
@@ -20,7 +21,7 @@ pub(super) struct Shared {
     gate: Mutex<Gate>,
 }
 
-/// Flushes of one log write names and epochs one at a time, the newest last.
+/// Flushes of one log trim files, and write names and epochs, one at a time, the newest epochs last.
 #[derive(Debug, Default)]
 struct Gate {
     /// Generation below which a flush has nothing more to write.
@@ -48,6 +49,8 @@ pub struct Flush {
     shared: Arc<Shared>,
     generation: u64,
     end_offset: i64,
+    /// What has space reserved behind its end, and where that is, bytes.
+    spare: Vec<(PathBuf, Arc<dyn File>, u64)>,
     data: Vec<(PathBuf, Arc<dyn File>)>,
     indexes: Vec<(PathBuf, Arc<dyn File>)>,
     finished: Vec<i64>,
@@ -65,16 +68,27 @@ impl Flush {
         self.end_offset
     }
 
-    /// Stages *data*, *indexes*, *epochs* and *names*, the last with a new partition's topic id. Blocks as long as the disk does.
+    /// Stages *spare*, *data*, *indexes*, *epochs* and *names*, the last with a new partition's topic id. Blocks as long as the disk does.
     ///
     /// # Errors
-    /// [`LogError::Io`]; the log then refuses every change: what a failed sync has lost no later one brings back.
+    /// [`LogError::Io`]; the log then refuses every change, unless only *spare* has failed: what a failed sync has lost no later one brings
+    /// back.
     pub fn sync(&self) -> Result<()> {
+        self.give_back_spare()?;
         let result = self.sync_all();
         if result.is_err() {
             self.shared.poisoned.store(true, Ordering::Release);
         }
         result
+    }
+
+    /// A truncation, after which one of these segments may be written to again, waits for this or has superseded it.
+    fn give_back_spare(&self) -> Result<()> {
+        let gate = self.shared.gate.lock();
+        if self.generation < gate.generation {
+            return Ok(());
+        }
+        self.spare.iter().try_for_each(|(path, file, end)| file.truncate(*end).context("trimming", path))
     }
 
     fn sync_all(&self) -> Result<()> {
@@ -143,6 +157,7 @@ impl Log {
             shared: Arc::clone(&self.shared),
             generation: self.generation,
             end_offset: self.segments.get(count).map_or(self.log_end_offset, |next| next.base_offset),
+            spare: Vec::new(),
             data: Vec::new(),
             indexes: Vec::new(),
             finished: finished.iter().map(|at| self.segments[*at].base_offset).collect(),
@@ -155,8 +170,11 @@ impl Log {
         for segment in with_data.into_iter().map(|at| &self.segments[at]) {
             flush.data.push((segment.path(home), Arc::clone(segment.file(home)?)));
         }
-        for at in finished {
-            flush.indexes.extend(self.segments[at].index_files(home)?);
+        for segment in finished.into_iter().map(|at| &self.segments[at]) {
+            if segment.has_spare() {
+                flush.spare.push((segment.path(home), Arc::clone(segment.file(home)?), segment.size));
+            }
+            flush.indexes.extend(segment.index_files(home)?);
         }
         Ok(Some(flush))
     }
@@ -192,9 +210,8 @@ impl Log {
         self.synced.names = self.synced.names.max(flush.marks.names);
         self.synced.parent = self.synced.parent.max(flush.marks.parent);
         self.synced.epochs = self.synced.epochs.max(flush.marks.epochs);
-        for segment in &mut self.segments {
-            segment.indexes_synced |= flush.finished.contains(&segment.base_offset);
-        }
+        let finished = self.segments.iter_mut().filter(|segment| flush.finished.contains(&segment.base_offset));
+        finished.for_each(Segment::flushed);
         true
     }
 

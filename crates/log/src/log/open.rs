@@ -320,10 +320,9 @@ impl Loader {
                 segments[at].cut_to_size(&self.home)?;
                 break;
             }
+            segments[at].give_back_reserved(&self.home)?;
             if at + 1 < segments.len() {
                 segments[at].finish(&self.home)?;
-            } else {
-                segments[at].give_back_reserved(&self.home)?;
             }
         }
         self.recovered_from = Some(first);

@@ -34,7 +34,7 @@ pub(super) struct Fetch {
     pub min_bytes: i64,
     /// About how many bytes it takes.
     pub max_bytes: i64,
-    /// 0 read uncommitted, 1 read committed, anything else is refused.
+    /// 0 read uncommitted, 1 read committed, anything else is refused as soon as there is something to read.
     pub isolation: i8,
     /// The replica that asks; -1 for a consumer.
     pub replica: i32,
@@ -48,6 +48,11 @@ impl Fetch {
     /// Whether the isolation level is one that exists.
     pub(super) fn isolation_is_known(&self) -> bool {
         (0..=1).contains(&self.isolation)
+    }
+
+    /// Whether there is a partition to read from: Kafka looks at the isolation level only then.
+    pub(super) fn finds_a_partition(&self) -> bool {
+        self.partitions.lock().slots().iter().any(|slot| !slot.is_unknown())
     }
 
     /// What the client wants to see.

@@ -158,9 +158,6 @@ fn read_partition(
     if fetch.replica >= 0 {
         return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
     }
-    if fetch.max_bytes < 0 || slot.max_bytes < 0 || !fetch.isolation_is_known() {
-        return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
-    }
     if slot.current_leader_epoch >= 0 {
         partition.check_leader_epoch(slot.current_leader_epoch)?;
     }
@@ -182,11 +179,16 @@ fn read_partition(
             return Ok(read);
         }
     }
+    if !partition.reaches(slot.offset) {
+        return Err(ErrorCode::OFFSET_OUT_OF_RANGE);
+    }
     let isolation = fetch.isolation();
-    if slot.offset == partition.readable_to(isolation) {
+    if slot.offset >= partition.readable_to(isolation) {
         return Ok(read);
     }
-    let limit = i64::from(slot.max_bytes).min(left) as usize;
+    // Kafka finds a negative limit where it begins to read, and not before.
+    let limit = i64::from(slot.max_bytes).min(left);
+    let limit = usize::try_from(limit).map_err(|_| ErrorCode::UNKNOWN_SERVER_ERROR)?;
     if limit == 0 && !at_least_one {
         return Ok(read);
     }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use milena_io::FileExt;
 use milena_log::{AbortedTxn, Slice};
 use milena_net::{FileOwner, FileRange, Outgoing};
+use milena_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
 use milena_protocol::messages::fetch_response::{
     AbortedTransaction, EpochEndOffset, FetchResponse, FetchableTopicResponse, PartitionData,
 };
@@ -17,7 +18,7 @@ use super::context::{FIRST_TOPIC_ID_VERSION, Fetch, SessionUse};
 use super::read::{PartitionRead, Read};
 use crate::fetch_sessions::{FetchSessions, Slot};
 use crate::partition::Partition;
-use crate::request::{Header, Refusal, answer as put_answer};
+use crate::request::{Call, Header, Refusal, answer as put_answer};
 
 /// Records up to this many bytes are copied: a file range of its own costs a system call.
 const COPY_UP_TO: usize = 32 << 10;
@@ -51,7 +52,6 @@ pub(super) fn answer(
     let told = tell(partitions.slots(), &read.partitions, incremental);
     let slots: &[Slot] = partitions.slots();
     let response = FetchResponse {
-        error_code: if fetch.isolation_is_known() { 0 } else { ErrorCode::UNKNOWN_SERVER_ERROR.0 },
         session_id,
         responses: topics(fetch, slots, &told, &read.partitions, &copied),
         ..Default::default()
@@ -66,6 +66,29 @@ pub(super) fn answer(
     Ok(())
 }
 
+/// Answers a request whose isolation level does not exist: with an error for the whole of it, and before topics had ids with the same one for
+/// each partition that it names.
+pub(super) fn refuse_isolation(call: &Call<'_>, out: &mut Outgoing) -> Result<(), Refusal> {
+    let request: FetchRequest<'_> = call.request()?;
+    let error_code = ErrorCode::UNKNOWN_SERVER_ERROR.0;
+    let partition = |partition: &FetchPartition| PartitionData {
+        partition_index: partition.partition,
+        error_code,
+        high_watermark: -1,
+        records: Some(Records::Bytes(&[])),
+        ..Default::default()
+    };
+    let by_name = request.topics.iter().filter(|_| call.header.version < FIRST_TOPIC_ID_VERSION);
+    let topic = |topic: &FetchTopic<'_>| FetchableTopicResponse {
+        topic: Cow::Owned(topic.topic.to_string()),
+        partitions: topic.partitions.iter().map(partition).collect(),
+        ..Default::default()
+    };
+    let responses = by_name.map(topic).collect();
+    let response = FetchResponse { error_code, session_id: request.session_id, responses, ..Default::default() };
+    put_answer(&call.header, out, &response).map(drop)
+}
+
 /// Answers nothing but an error.
 fn refuse(fetch: &Fetch, session_id: i32, error: ErrorCode, out: &mut Outgoing) -> Result<(), Refusal> {
     put(fetch, out, &FetchResponse { error_code: error.0, session_id, ..Default::default() }, Vec::new())
@@ -73,7 +96,7 @@ fn refuse(fetch: &Fetch, session_id: i32, error: ErrorCode, out: &mut Outgoing) 
 
 fn session_id(fetch: &Fetch, sessions: &FetchSessions) -> i32 {
     match fetch.session {
-        SessionUse::Begin if fetch.isolation_is_known() => {
+        SessionUse::Begin => {
             let by_id = fetch.version >= FIRST_TOPIC_ID_VERSION;
             sessions.begin(&fetch.partitions, by_id, Instant::now())
         }

@@ -295,14 +295,14 @@ fn lose_power(seed: u64) {
 
 #[test]
 fn what_was_acknowledged_with_flush_messages_1_survives_every_power_loss() {
-    for seed in 0..60 {
+    for seed in 0..60 * milena_testkit::rounds() {
         lose_power(seed);
     }
 }
 
 #[test]
 fn a_new_partitions_topic_id_is_durable_with_its_first_record() {
-    for seed in 0..40 {
+    for seed in 0..40 * milena_testkit::rounds() {
         let world = World::new(seed);
         let partition = world.partition(0, &[("flush.messages", "1")]);
         let id = Uuid::random(|bytes| SimRng::new(seed).fill(bytes)).to_string();

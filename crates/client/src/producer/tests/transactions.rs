@@ -231,14 +231,14 @@ async fn run(seed: u64, version_2: bool) {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_committed_is_what_the_producer_says_whatever_goes_wrong() {
-    for seed in 0..40 {
+    for seed in 0..40 * milena_testkit::rounds() {
         run(seed, true).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn so_it_is_with_transactions_of_version_1() {
-    for seed in 0..40 {
+    for seed in 0..40 * milena_testkit::rounds() {
         run(seed, false).await;
     }
 }

@@ -266,8 +266,7 @@ const BOTH_WAYS: Migration = Migration { upgrades: true, downgrades: true };
 
 /// How many seeds each mix is run with.
 fn seeds() -> std::ops::Range<u64> {
-    let more = std::env::var("MILENA_SEEDS").ok().and_then(|count| count.parse().ok());
-    0..more.unwrap_or(12)
+    0..12 * milena_testkit::rounds()
 }
 
 #[test]

@@ -191,16 +191,11 @@ impl World {
     }
 }
 
-/// How many lives are tried.
-fn runs() -> u64 {
-    std::env::var("TRANSACTIONS_RUNS").map_or(RUNS, |runs| runs.parse().expect("TRANSACTIONS_RUNS is a number"))
-}
-
 #[test]
 fn no_transaction_is_torn_lost_or_open_for_ever() {
     let seeds = match std::env::var("TRANSACTIONS_SEED") {
         Ok(seed) => vec![seed.parse().expect("TRANSACTIONS_SEED is a number")],
-        Err(_) => (0..runs()).collect(),
+        Err(_) => (0..RUNS * milena_testkit::rounds()).collect(),
     };
     let (mut committed, mut aborted) = (0, 0);
     for seed in seeds {
