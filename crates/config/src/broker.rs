@@ -35,14 +35,21 @@ pub struct StartError {
     pub error: ConfigError,
     /// Where the setting was made; `None` for a missing one.
     pub origin: Option<Origin>,
+    /// What can be done about it.
+    pub advice: Option<&'static str>,
 }
+
+/// What to do where `listeners` makes no addresses for clients.
+const ADVERTISE: &str = "advertised.listeners is not set, so clients are told what listeners says. Set it to where they \
+                         find the broker, or listen on :PORT, of which they are told this machine's name.";
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
-            Some(origin) => write!(f, "{} ({origin})", self.error),
-            None => write!(f, "{}", self.error),
+            Some(origin) => write!(f, "{} ({origin})", self.error)?,
+            None => write!(f, "{}", self.error)?,
         }
+        self.advice.map_or(Ok(()), |advice| write!(f, "\n  {advice}"))
     }
 }
 
@@ -76,14 +83,17 @@ impl BrokerConfig {
         if !settings.has_file() {
             fill_own_start(&mut settings);
         }
+        settings.apply_listen_flag();
         let statics = with_node_id_synonyms(settings.iter().map(|(n, s)| (n.to_owned(), s.value.clone())).collect());
         let located = |error: ConfigError| {
+            let mut stated = settings.get(error.name());
+            let mut advice = None;
             // An address that is not advertised elsewhere comes from the listeners.
-            let stated = settings.get(error.name());
-            let stated =
-                stated.or_else(|| settings.get("listeners").filter(|_| error.name() == "advertised.listeners"));
-            let origin = stated.map(|s| s.origin.clone());
-            StartError { error, origin }
+            if stated.is_none() && error.name() == "advertised.listeners" {
+                stated = settings.get("listeners");
+                advice = stated.filter(|s| s.value.contains("0.0.0.0")).map(|_| ADVERTISE);
+            }
+            StartError { error, origin: stated.map(|s| s.origin.clone()), advice }
         };
         let (values, errors) = parse_values(&statics);
         if !errors.is_empty() {

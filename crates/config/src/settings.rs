@@ -12,6 +12,7 @@ use crate::dynamic;
 use crate::environment;
 use crate::properties;
 use crate::suggest;
+use crate::value;
 
 /// Where a setting was made. The order is the precedence, lowest first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,13 +38,16 @@ pub enum Origin {
     },
 }
 
+/// Rank of the command line, the highest.
+const FLAG: u8 = 3;
+
 impl Origin {
     fn rank(&self) -> u8 {
         match self {
             Self::BuiltIn => 0,
             Self::File { .. } => 1,
             Self::Environment { .. } => 2,
-            Self::Flag { .. } => 3,
+            Self::Flag { .. } => FLAG,
         }
     }
 }
@@ -96,6 +100,8 @@ pub enum SettingsError {
 pub struct Settings {
     entries: BTreeMap<String, Setting>,
     has_file: bool,
+    /// What `--listen` says.
+    listen: Option<String>,
 }
 
 impl Settings {
@@ -144,10 +150,33 @@ impl Settings {
         self.set("log.dirs".to_owned(), dir.to_owned(), Origin::Flag { flag: format!("--data-dir {dir}") });
     }
 
-    /// `--listen ADDRESS`: `host:port` (plaintext), or listeners as Kafka writes them.
+    /// `--listen ADDRESS`: `host:port`, or listeners as Kafka writes them. They take the place of those that clients and
+    /// brokers use; the controllers' stay.
     pub fn listen_flag(&mut self, address: &str) {
-        let listeners = if address.contains("://") { address.to_owned() } else { format!("PLAINTEXT://{address}") };
-        self.set("listeners".to_owned(), listeners, Origin::Flag { flag: format!("--listen {address}") });
+        self.listen = Some(address.to_owned());
+    }
+
+    /// Sets `listeners` to what `--listen` and the other sources make of it.
+    pub(crate) fn apply_listen_flag(&mut self) {
+        let Some(address) = self.listen.take() else { return };
+        let entries = |name| self.get(name).map_or_else(Vec::new, |setting| value::parse_list(&setting.value));
+        let name_of = |listener: &str| listener.split_once("://").map(|(name, _)| name.to_uppercase());
+        let controllers = entries("controller.listener.names");
+        let (kept, replaced): (Vec<String>, Vec<String>) = entries("listeners")
+            .into_iter()
+            .partition(|listener| name_of(listener).is_some_and(|name| controllers.contains(&name)));
+        let mut listeners = value::parse_list(&address);
+        if let [place] = &mut listeners[..]
+            && !place.contains("://")
+        {
+            let name = if let [one] = &replaced[..] { name_of(one) } else { None };
+            *place = format!("{}://{place}", name.unwrap_or_else(|| "PLAINTEXT".to_owned()));
+        }
+        let named_anew = |listener: &String| listeners.iter().any(|new| name_of(new) == name_of(listener));
+        let kept: Vec<String> = kept.into_iter().filter(|listener| !named_anew(listener)).collect();
+        listeners.extend(kept);
+        let origin = Origin::Flag { flag: format!("--listen {address}") };
+        self.set("listeners".to_owned(), listeners.join(","), origin);
     }
 
     /// Sets a value unless one of higher precedence is there.
@@ -173,14 +202,19 @@ impl Settings {
         self.entries.iter().map(|(name, setting)| (name.as_str(), setting))
     }
 
-    /// One warning for each name that no definition knows, with the nearest one that exists, and one for the names that
-    /// are set to something else than their default and change nothing here.
+    /// One warning for each name that no definition knows, with the nearest one that exists, one for the names that are
+    /// set to something else than their default and change nothing here, and one for `--listen` beside an address that
+    /// clients are told all the same.
     pub fn warnings(&self) -> Vec<Warning> {
         let unknown = self.iter().filter(|(name, _)| dynamic::definition_of(name).is_none()).map(unknown_name);
         let idle: Vec<&str> =
             self.iter().filter(|(name, setting)| is_idle(name, setting)).map(|(name, _)| name).collect();
         let without_effect = Warning { message: format!("without effect: {}", idle.join(", ")) };
-        unknown.chain((!idle.is_empty()).then_some(without_effect)).collect()
+        let told = self.get("advertised.listeners").filter(|told| self.listen.is_some() && told.origin.rank() < FLAG);
+        let told = told.map(|Setting { value, origin }| Warning {
+            message: format!("clients are told advertised.listeners={value} ({origin}), whatever --listen says"),
+        });
+        unknown.chain((!idle.is_empty()).then_some(without_effect)).chain(told).collect()
     }
 }
 
@@ -226,6 +260,21 @@ mod tests {
         settings.file(Path::new("f"), text).unwrap();
         let messages: Vec<_> = settings.warnings().into_iter().map(|w| w.message).collect();
         assert_eq!(messages, ["without effect: listener.name.x.ssl.key.password, num.replica.fetchers"]);
+    }
+
+    #[test]
+    fn what_clients_are_told_beside_a_listen_flag_is_a_warning() {
+        let mut settings = Settings::new();
+        settings.file(Path::new("f"), "advertised.listeners=PLAINTEXT://a:1").unwrap();
+        assert!(settings.warnings().is_empty());
+        settings.listen_flag("localhost:2");
+        let messages: Vec<_> = settings.warnings().into_iter().map(|w| w.message).collect();
+        assert_eq!(
+            messages,
+            ["clients are told advertised.listeners=PLAINTEXT://a:1 (f, line 1), whatever --listen says"]
+        );
+        settings.override_flag("advertised.listeners=PLAINTEXT://localhost:2").unwrap();
+        assert!(settings.warnings().is_empty());
     }
 
     #[test]

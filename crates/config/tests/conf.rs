@@ -36,6 +36,48 @@ fn flags_change_directory_and_listener_of_the_own_start() {
     assert_eq!(config.advertised_listeners(), config.listeners());
 }
 
+/// Names and addresses of the listeners of a node that a file, `--listen` and `--override` configure.
+fn listeners(file: &str, listen: &str, flags: &[&str]) -> Vec<String> {
+    let mut settings = Settings::new();
+    let rest = "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=c:9093\n";
+    settings.file(Path::new("s.properties"), &format!("{rest}controller.listener.names=CONTROLLER\n{file}")).unwrap();
+    settings.listen_flag(listen);
+    flags.iter().for_each(|flag| settings.override_flag(flag).unwrap());
+    let config = BrokerConfig::load(&settings).unwrap();
+    config.listeners().iter().map(|l| format!("{}://{}:{}", l.name, l.host, l.port)).collect()
+}
+
+#[test]
+fn a_listen_flag_leaves_the_controllers_their_listeners() {
+    let file = "listeners=PLAINTEXT://:9092,CONTROLLER://:9093";
+    assert_eq!(listeners(file, "a:1", &[]), ["PLAINTEXT://a:1", "CONTROLLER://:9093"]);
+    assert_eq!(listeners(file, "PLAINTEXT://a:1,CONTROLLER://a:2", &[]), ["PLAINTEXT://a:1", "CONTROLLER://a:2"]);
+    let moved = ["controller.listener.names=C", "listener.security.protocol.map=C:PLAINTEXT,PLAINTEXT:PLAINTEXT"];
+    let flags = [&moved[..], &["listeners=PLAINTEXT://:9,C://b:4"]].concat();
+    assert_eq!(listeners(file, "a:1", &flags), ["PLAINTEXT://a:1", "C://b:4"]);
+    // The only other one keeps its name, which further settings may use.
+    let named = "listeners=OUTSIDE://:9092,CONTROLLER://:9093\ninter.broker.listener.name=OUTSIDE\n\
+                 listener.security.protocol.map=OUTSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT";
+    assert_eq!(listeners(named, "a:1", &[]), ["OUTSIDE://a:1", "CONTROLLER://:9093"]);
+}
+
+#[test]
+fn an_address_that_nobody_can_reach_is_refused_with_what_to_do() {
+    let mut settings = Settings::new();
+    settings.listen_flag("0.0.0.0:9092");
+    let errors = BrokerConfig::load(&settings).unwrap_err();
+    let text = errors[0].to_string();
+    let (what, advice) = text.split_once('\n').expect("advice");
+    assert_eq!(
+        what,
+        "requirement failed: advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP \
+         address. (--listen 0.0.0.0:9092)"
+    );
+    assert!(advice.contains("advertised.listeners is not set"), "{advice}");
+    settings.listen_flag(":9092");
+    assert_eq!(BrokerConfig::load(&settings).unwrap().advertised_listeners()[0].host, "");
+}
+
 #[test]
 fn every_bad_value_is_reported_with_its_place() {
     let mut settings = Settings::new();

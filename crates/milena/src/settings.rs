@@ -19,7 +19,7 @@ pub struct Arguments {
     /// Where records and metadata are kept (log.dirs).
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<String>,
-    /// Where clients connect (listeners).
+    /// Where clients connect: takes the place of all listeners that are not the controllers'.
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
 }
