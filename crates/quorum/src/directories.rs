@@ -25,8 +25,14 @@ pub struct Directories {
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     /// None is formatted.
-    #[error("No readable meta.properties files found.")]
-    NoneFormatted,
+    #[error(
+        "No readable meta.properties files found in {} (have you run `milena storage format` to format the directory?)",
+        dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    NoneFormatted {
+        /// The directories.
+        dirs: Vec<PathBuf>,
+    },
     /// One of several is not formatted.
     #[error("No `{FILE_NAME}` found in {} (have you run `milena storage format` to format the directory?)", dir.display())]
     NotFormatted {
@@ -123,7 +129,7 @@ impl Directories {
             return Err(found.failed.swap_remove(at).1.into());
         }
         if found.formatted.is_empty() {
-            return Err(DirectoryError::NoneFormatted);
+            return Err(DirectoryError::NoneFormatted { dirs: dirs.to_vec() });
         }
         if let Some(dir) = found.empty.first() {
             return Err(DirectoryError::NotFormatted { dir: dir.clone() });

@@ -127,7 +127,10 @@ fn load(disk: &Arc<dyn Disk>, dirs: &[&str], node_id: i32) -> Result<Directories
 fn directories_that_do_not_belong_together_are_refused_with_kafkas_messages() {
     let (_, disk) = sim();
     let refused = |dirs: &[&str], node_id| load(&disk, dirs, node_id).unwrap_err().to_string();
-    assert_eq!(refused(&["/d"], 1), "No readable meta.properties files found.");
+    assert_eq!(
+        refused(&["/d"], 1),
+        "No readable meta.properties files found in /d (have you run `milena storage format` to format the directory?)"
+    );
     format(&disk, &options(&[Path::new("/d")], QuorumMode::StaticVoters), &mut SimRng::new(1), NOW).unwrap();
     assert!(refused(&["/d", "/e"], 1).starts_with("No `meta.properties` found in /e (have you run `"));
     assert!(

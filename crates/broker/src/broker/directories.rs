@@ -28,7 +28,7 @@ pub(super) fn prepare(
     let metadata_dir = PathBuf::from(config.metadata_log_dir());
     let load = || Directories::load(disk, &dirs, &metadata_dir, config.node_id(), &mut RealRng, clock.now_ms());
     match load() {
-        Err(DirectoryError::NoneFormatted) if may_format => {
+        Err(DirectoryError::NoneFormatted { .. }) if may_format => {
             if let Some(dir) = dirs.iter().find(|dir| !is_empty(&**disk, dir)) {
                 return Err(BrokerError::Foreign { dir: dir.clone() });
             }
