@@ -8,6 +8,8 @@
 //! | 3 | the cluster is not there, or does not answer in time |
 //! | 4 | what was asked for does not exist |
 
+use std::io;
+
 use milena_client::Error;
 use milena_protocol::ErrorCode;
 
@@ -28,7 +30,13 @@ pub fn code_of(error: &Error) -> u8 {
 
 /// The exit code for an error of a command.
 pub fn code(error: &anyhow::Error) -> u8 {
-    client_error(error).map_or(1, code_of)
+    client_error(error).map_or(if is_missing(error) { 4 } else { 1 }, code_of)
+}
+
+/// Whether it is about a file that does not exist.
+fn is_missing(error: &anyhow::Error) -> bool {
+    let io_errors = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    io_errors.map(io::Error::kind).any(|kind| kind == io::ErrorKind::NotFound)
 }
 
 fn client_error(error: &anyhow::Error) -> Option<&Error> {
@@ -111,6 +119,8 @@ mod tests {
         assert_eq!(code(&error), 4);
         assert_eq!(code(&Any::from(Error::from(E::INVALID_CONFIG))), 1);
         assert_eq!(code(&Any::msg("nothing of the client's")), 1);
+        let missing = Err::<(), _>(io::Error::from(io::ErrorKind::NotFound)).context("reading f").unwrap_err();
+        assert_eq!((code(&missing), code(&Any::from(io::Error::from(io::ErrorKind::PermissionDenied)))), (4, 1));
         assert_eq!(text(&Any::msg("plain")), "milena: plain\n");
     }
 }

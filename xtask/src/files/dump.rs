@@ -71,9 +71,9 @@ impl<'m> Both<'m> {
         let mut args = vec!["--files".to_owned(), names.join(",")];
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let theirs = self.kafka.run("DumpLogSegments", "", &args)?;
-        let ours = clients::ran(Command::new(self.milena).args(["log", "dump"]).args(&args))?;
+        let ours = clients::ran(Command::new(self.milena).arg("kafka-dump-log").args(&args))?;
         self.compared += 1;
-        judge(&theirs, &ours).with_context(|| format!("milena log dump {}", args.join(" ")))?;
+        judge(&theirs, &ours).with_context(|| format!("milena kafka-dump-log {}", args.join(" ")))?;
         Ok(theirs)
     }
 

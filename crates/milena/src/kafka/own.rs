@@ -1,4 +1,4 @@
-//! kafka-dump-log and kafka-storage, which are `milena log dump` and `milena storage` under other names. Wrong usage ends with
+//! kafka-dump-log and kafka-storage, which are `milena log dump` and `milena storage` under other names. What fails ends with
 //! Kafka's exit code.
 
 use std::process::ExitCode;
@@ -27,7 +27,13 @@ pub fn storage(arguments: &[String]) -> ExitCode {
 fn run(command: &[&str], arguments: &[String], help: u8) -> ExitCode {
     let line = ["milena"].iter().chain(command).map(|word| (*word).to_owned()).chain(arguments.iter().cloned());
     match crate::Arguments::try_parse_from(line) {
-        Ok(arguments) => crate::run(arguments),
+        Ok(arguments) => {
+            if crate::run(arguments) == ExitCode::SUCCESS {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
         Err(error) => {
             let _ = error.print();
             let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);

@@ -25,7 +25,8 @@ Examples:
   milena log dump --cluster-metadata-decoder data/__cluster_metadata-0/*.checkpoint
   milena log dump --verify-index-only --files 0.index,0.timeindex               only what is wrong with them
 
-Findings about indexes and offsets go to standard error; the exit code is 1 only where a file can't be read on.
+Findings about indexes and offsets go to standard error; the exit code is 1 only where a file can't be read on, and 4 where
+it does not exist.
 `milena log verify` checks whole directories.";
 
 /// Arguments of `milena log dump`.

@@ -19,7 +19,8 @@ Examples:
 The broker must be stopped: its lock on the directory is taken. Each file is replaced in one step, and only where its content
 changes; the .log files are only read. A start makes missing indexes anew by itself; this is for those that are there and wrong.
 
-Exit code: 0 when every segment was read to its end, 1 otherwise (its indexes then lead up to the damage).";
+Exit code: 0 when every segment was read to its end, 1 otherwise (its indexes then lead up to the damage), 4 when there is no
+such directory.";
 
 /// Arguments of `milena log rebuild-index`.
 #[derive(clap::Args)]
@@ -37,6 +38,7 @@ pub struct Arguments {
 /// Makes the indexes of what the arguments name anew.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let dir = std::path::absolute(&arguments.dir)?;
+    dir.metadata().with_context(|| dir.display().to_string())?;
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
     let is_home = |dir: &Path| dir.join("meta.properties").exists();
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();

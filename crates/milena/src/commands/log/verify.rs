@@ -24,7 +24,8 @@ Examples:
 
 Nothing is changed, so a broker may be running: what it is writing just now is then a note, not a problem.
 
-Exit code: 0 when no problem was found (there may be notes), 1 when there are problems, 2 when something could not be looked at.";
+Exit code: 0 when no problem was found (there may be notes), 1 when there are problems or something can't be looked at, 4 when
+it does not exist.";
 
 /// Arguments of `milena log verify`.
 #[derive(clap::Args)]
@@ -52,13 +53,7 @@ enum Format {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let began = Instant::now();
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
-    let mut places = Vec::new();
-    for path in &arguments.paths {
-        match Place::of(path) {
-            Ok(place) => places.push(place),
-            Err(error) => return cannot(&error),
-        }
-    }
+    let places = arguments.paths.iter().map(|path| Place::of(path)).collect::<Result<Vec<_>>>()?;
     let total = places.iter().map(|place| place.bytes(&*disk)).sum();
     let mut teller = Teller { format: arguments.output, bar: bar(total), problems: 0, notes: 0, findings: Vec::new() };
     let mut verified = Verified::default();
@@ -67,20 +62,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             let dir = place.home().display();
             teller.line(format_args!("a broker is running on {dir}: what it is writing just now is not a problem"));
         }
-        match place.verify(&disk, &mut teller) {
-            Ok(one) => verified += one,
-            Err(error) => return cannot(&error),
-        }
+        verified += place.verify(&disk, &mut teller)?;
     }
     teller.bar.finish_and_clear();
     teller.summary(&verified, began)?;
-    Ok(if teller.problems == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// Something could not be looked at.
-fn cannot(error: &anyhow::Error) -> Result<ExitCode> {
-    writeln!(io::stderr(), "milena: {}", crate::failure::message(error))?;
-    Ok(ExitCode::from(2))
+    Ok(if teller.problems == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// What is to be looked at.
