@@ -1,5 +1,5 @@
-//! What a server listens on, and every limit of this crate with its configuration name. Reading and checking the
-//! configuration itself is not done here.
+//! What a server listens on, and every limit of this crate, with its configuration name where it has one. Reading and
+//! checking the configuration itself is not done here.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -46,13 +46,11 @@ pub struct NetConfig {
     /// Bytes that half-received frames and requests that wait may take in memory together, before connections that need
     /// more wait to be read (`queued.max.request.bytes`).
     pub max_receive_memory_bytes: u64,
-    /// While memory for half-received frames is short, those that made no progress for this long are closed
-    /// (`milena.stalled.request.ms`).
+    /// While memory for half-received frames is short, those that made no progress for this long are closed.
     pub stalled_frame_timeout: Duration,
-    /// Replies of one connection that may be outstanding before its next frames wait
-    /// (`milena.max.in.flight.requests.per.connection`).
+    /// Replies of one connection that may be outstanding before its next frames wait.
     pub max_in_flight: usize,
-    /// Unsent reply bytes of one connection from which on its next frames wait (`milena.max.unsent.reply.bytes`).
+    /// Unsent reply bytes of one connection from which on its next frames wait.
     pub max_unsent_bytes: usize,
     /// A connection without traffic and without an outstanding reply is closed after this
     /// (`connections.max.idle.ms`); `None` is never.
