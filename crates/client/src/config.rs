@@ -165,8 +165,11 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Whether there is such a property.
-    fn property(&mut self, key: &str, value: &str) -> Result<bool, Error> {
+    /// Sets one property by Kafka's name, if it is a client's; says whether it is.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a value that the property can't have.
+    pub fn property(&mut self, key: &str, value: &str) -> Result<bool, Error> {
         if key == "bootstrap.servers" {
             value.clone_into(&mut self.servers);
             return Ok(true);

@@ -7,6 +7,7 @@ pub mod group;
 pub mod install_aliases;
 pub mod log;
 pub mod offsets;
+pub mod produce;
 pub mod start;
 pub mod storage;
 pub mod topic;

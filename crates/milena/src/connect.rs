@@ -34,10 +34,15 @@ pub struct Arguments {
     output: Format,
 }
 
+/// Settings by Kafka's names; a later one wins.
+pub type Properties = Vec<(String, String)>;
+
 /// How to reach a cluster.
 #[derive(Debug)]
 pub struct Connection {
     builder: ClientBuilder,
+    /// What was set, the settings of producers and consumers among it.
+    properties: Properties,
     /// Whether a cluster that is not there is waited for.
     waits: bool,
 }
@@ -49,8 +54,23 @@ impl Connection {
     /// # Errors
     /// What is wrong with the servers or the file.
     pub fn of_tool(servers: &str, file: Option<&Path>) -> Result<Self> {
-        let builder = with_file(Client::builder().client_id("milena-tool"), file)?;
-        Ok(Self { builder: builder.bootstrap_servers(servers), waits: true })
+        let mut properties = file.map(properties_in).transpose()?.unwrap_or_default();
+        properties.push(("bootstrap.servers".to_owned(), servers.to_owned()));
+        Self::of_properties("milena-tool", properties)
+    }
+
+    /// As Kafka's tools connect that are given properties.
+    ///
+    /// # Errors
+    /// A value that a property can't have.
+    pub fn of_properties(client_id: &str, properties: Properties) -> Result<Self> {
+        let builder = Client::builder().client_id(client_id).properties(pairs(&properties))?;
+        Ok(Self { builder, properties, waits: true })
+    }
+
+    /// What was set.
+    pub fn properties(&self) -> impl Iterator<Item = (&str, &str)> {
+        pairs(&self.properties)
     }
 }
 
@@ -60,18 +80,36 @@ impl Arguments {
         Output::new(self.output)
     }
 
-    fn connection(&self) -> Result<Connection> {
+    /// How long to wait for the cluster.
+    ///
+    /// # Errors
+    /// What is no time.
+    pub fn timeout(&self) -> Result<Duration> {
         let Ok(timeout) = Duration::try_from_secs_f64(self.timeout) else {
             bail!("--timeout {}: is no time that can be waited", self.timeout)
         };
-        let builder = Client::builder().bootstrap_servers(LOCAL).client_id("milena").default_api_timeout(timeout);
-        let builder = with_file(builder, self.command_config.as_deref())?;
+        Ok(timeout)
+    }
+
+    /// How to reach the cluster, with `further` settings, which win over the file's.
+    ///
+    /// # Errors
+    /// What is wrong with a flag, the file or a setting.
+    pub fn connection(&self, further: Properties) -> Result<Connection> {
+        let builder = Client::builder().bootstrap_servers(LOCAL).client_id("milena");
+        let mut builder = builder.default_api_timeout(self.timeout()?);
+        let mut properties = Properties::new();
+        if let Some(path) = &self.command_config {
+            properties = properties_in(path)?;
+            builder = builder.properties(pairs(&properties)).with_context(|| path.display().to_string())?;
+        }
+        builder = builder.properties(pairs(&further))?;
+        properties.extend(further);
         let variable = std::env::var(VARIABLE).ok().filter(|servers| !servers.is_empty());
-        let builder = match self.bootstrap_server.clone().or(variable) {
-            Some(servers) => builder.bootstrap_servers(&servers),
-            None => builder,
-        };
-        Ok(Connection { builder, waits: false })
+        if let Some(servers) = self.bootstrap_server.clone().or(variable) {
+            builder = builder.bootstrap_servers(&servers);
+        }
+        Ok(Connection { builder, properties, waits: false })
     }
 
     /// Has `work` ask the cluster.
@@ -79,17 +117,22 @@ impl Arguments {
     /// # Errors
     /// Those of `work`; that the cluster is not there.
     pub fn ask<T>(&self, work: impl AsyncFnOnce(&Admin) -> Result<T>) -> Result<T> {
-        run(&self.connection()?, work)
+        run(&self.connection(Properties::new())?, work)
     }
 }
 
-/// With a file's settings over what was set before.
-fn with_file(builder: ClientBuilder, path: Option<&Path>) -> Result<ClientBuilder> {
-    let Some(path) = path else { return Ok(builder) };
+/// The settings in a file.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn properties_in(path: &Path) -> Result<Properties> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    let pairs = properties::parse(&text).with_context(|| format!("reading {}", path.display()))?;
-    let pairs = pairs.into_iter().map(|property| (property.name, property.value));
-    builder.properties(pairs).with_context(|| path.display().to_string())
+    let read = properties::parse(&text).with_context(|| format!("reading {}", path.display()))?;
+    Ok(read.into_iter().map(|property| (property.name, property.value)).collect())
+}
+
+fn pairs(properties: &Properties) -> impl Iterator<Item = (&str, &str)> {
+    properties.iter().map(|(key, value)| (&**key, &**value))
 }
 
 /// Has `work` ask a cluster, and ends the connections.
@@ -97,16 +140,30 @@ fn with_file(builder: ClientBuilder, path: Option<&Path>) -> Result<ClientBuilde
 /// # Errors
 /// Those of `work`; that the cluster is not there.
 pub fn run<T, E: From<Error>>(connection: &Connection, work: impl AsyncFnOnce(&Admin) -> Result<T, E>) -> Result<T, E> {
+    run_client(connection, async |client| work(&client.admin()).await)
+}
+
+/// Has `work` use a client of a cluster, and ends its connections.
+///
+/// # Errors
+/// Those of `work`; that the cluster is not there.
+pub fn run_client<T, E: From<Error>>(
+    connection: &Connection,
+    work: impl AsyncFnOnce(&Client) -> Result<T, E>,
+) -> Result<T, E> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime on the current thread needs a few descriptors only");
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         let client = connection.builder.clone().build()?;
         if !connection.waits {
             // Once: whoever sits there can try again.
             client.connection(Target::Any).await?;
         }
-        let outcome = work(&client.admin()).await;
+        let outcome = work(&client).await;
         client.close(PARTING).await;
         outcome
-    })
+    });
+    // Whoever reads standard input may do so for ever.
+    runtime.shutdown_background();
+    outcome
 }

@@ -8,11 +8,13 @@ mod api_versions;
 mod argparse;
 mod cluster;
 mod configs;
+mod console_producer;
 mod consumer_groups;
 mod delete_records;
 mod get_offsets;
 mod groups;
 mod java;
+mod line_reader;
 mod log_dirs;
 mod options;
 mod own;
@@ -27,7 +29,7 @@ use milena_client::{Admin, Error};
 use milena_io::{Clock, RealClock};
 
 use self::options::{Flag, Misuse, Options};
-use crate::connect::{self, Connection};
+use crate::connect::{self, Connection, Properties};
 use crate::output::{print, print_error};
 
 /// The version of Kafka whose tools these are.
@@ -46,6 +48,7 @@ pub const TOOLS: &[Tool] = &[
     Tool { name: "kafka-broker-api-versions", run: api_versions::run },
     Tool { name: "kafka-cluster", run: cluster::run },
     Tool { name: "kafka-configs", run: configs::run },
+    Tool { name: "kafka-console-producer", run: console_producer::run },
     Tool { name: "kafka-consumer-groups", run: consumer_groups::run },
     Tool { name: "kafka-delete-records", run: delete_records::run },
     Tool { name: "kafka-dump-log", run: own::dump_log },
@@ -142,6 +145,39 @@ fn read(flags: &'static [Flag], about: &str, arguments: &[String]) -> Result<Opt
         return Err(Ended::Version);
     }
     Ok(options)
+}
+
+/// As [`read`], for a tool that has `required` options and prints the usage with whatever is wrong.
+fn read_with(required: &[&str], flags: &'static [Flag], about: &str, arguments: &[String]) -> Result<Options, Ended> {
+    let options = match read(flags, about, arguments) {
+        Err(Ended::Thrown(misuse)) => return Err(Ended::Usage(misuse.message)),
+        other => other?,
+    };
+    let missing: Vec<&str> = required.iter().filter(|name| !options.has(name)).copied().collect();
+    match missing[..] {
+        [] => Ok(options),
+        _ => Err(Ended::Usage(format!("Missing required option(s) [{}]", missing.join(", ")))),
+    }
+}
+
+/// Refuses servers that are not host:port, as the tools do that send and receive records.
+fn check_servers(servers: Option<&str>) -> Result<(), Ended> {
+    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_server = |text: &str| text.rsplit_once(':').is_some_and(|(_, port)| is_port(port));
+    match servers.filter(|servers| !servers.trim().is_empty()) {
+        None => Err(Ended::Usage("Error while validating the bootstrap address\n".to_owned())),
+        Some(servers) if servers.split(',').all(is_server) => Ok(()),
+        Some(_) => Err(Ended::Usage("Please provide valid host:port like host1:9091,host2:9092\n".to_owned())),
+    }
+}
+
+/// `key=value`, each; a value that is missing is empty.
+fn pairs(texts: &[&str]) -> Properties {
+    let pair = |text: &&str| {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        (key.to_owned(), value.to_owned())
+    };
+    texts.iter().map(pair).collect()
 }
 
 /// Refuses options that are missing.

@@ -4,7 +4,9 @@
 
 mod commands;
 mod connect;
+mod deliveries;
 mod failure;
+mod input;
 mod kafka;
 mod output;
 mod reset;
@@ -33,6 +35,8 @@ enum Command {
     Start(commands::start::Arguments),
     /// Lists, describes, creates, alters and deletes topics.
     Topic(commands::topic::Arguments),
+    /// Writes records: lines, JSON objects or files.
+    Produce(commands::produce::Arguments),
     /// Lists, describes, resets and deletes groups.
     Group(commands::group::Arguments),
     /// Shows and changes configurations.
@@ -65,6 +69,7 @@ fn run(arguments: Arguments) -> ExitCode {
     let outcome = match arguments.command {
         Command::Start(arguments) => commands::start::run(&arguments),
         Command::Topic(arguments) => commands::topic::run(&arguments),
+        Command::Produce(arguments) => commands::produce::run(&arguments),
         Command::Group(arguments) => commands::group::run(&arguments),
         Command::Config(arguments) => commands::config::run(&arguments),
         Command::Offsets(arguments) => commands::offsets::run(&arguments),

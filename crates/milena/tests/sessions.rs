@@ -1,15 +1,24 @@
 //! The terminal sessions of `docs/cli.md`, run from top to bottom against a broker: what the page shows is what a person
 //! sees. `UPDATE_SESSIONS=1 cargo test -p milena --test sessions` writes the page's output anew; look at the difference.
 
+use std::io::{Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use milena_testkit::batch::Batch;
 use milena_testkit::server::{Kind, Options, Server};
 use serde_json::json;
+
+/// What the sessions read.
+const INPUTS: [(&str, &str); 4] = [
+    ("lines.txt", "one\ntwo\nthree\n"),
+    ("keyed.txt", "apples:3\npears:5\n"),
+    ("mixed.txt", "apples:3\npears\n"),
+    ("records.json", r#"{"key":"plums","value":{"count":7},"headers":{"trace":"abc"}}"#),
+];
 
 fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md")
@@ -19,8 +28,16 @@ fn page() -> PathBuf {
 fn run(server: &Server, line: &str) -> String {
     // The page has the port that everybody knows.
     let line = line.replace("localhost:9092", &server.addr().to_string());
+    let (line, input) = line.split_once(" < ").map_or((&*line, None), |(line, name)| (line, Some(name)));
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut command = Command::new(env!("CARGO_BIN_EXE_milena"));
+    let content = |name: &str| {
+        let (_, content) = INPUTS.iter().find(|(file, _)| *file == name).expect("an input of that name");
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(content.as_bytes()).and_then(|()| file.rewind()).expect("room in the file");
+        file
+    };
+    command.stdin(input.map_or(Stdio::null(), |name| content(name).into()));
     // By the name that it is called by, as through a link.
     command.arg0(words[0]).args(&words[1..]).env("MILENA_BOOTSTRAP_SERVERS", server.addr().to_string());
     let (reader, writer) = std::io::pipe().expect("a pipe");

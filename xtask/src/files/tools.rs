@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 use milena_testkit::server::{Kind, Options, Server};
@@ -95,6 +96,14 @@ impl Run {
         let args = format!("{}{place}", self.args).replace("{at}", &at).replace("{dir}", &dir.display().to_string());
         let args = args.replace("{server}", &server.addr().to_string());
         args.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// The standard input.
+    pub(super) fn input(&self, dir: &Path) -> Result<Stdio> {
+        Ok(match self.input {
+            Some(name) => fs::File::open(dir.join(name))?.into(),
+            None => Stdio::null(),
+        })
     }
 
     /// What a server makes of it, without what differs from server to server.

@@ -231,8 +231,11 @@ impl ProducerBuilder {
         Ok(())
     }
 
-    /// Whether there is such a property.
-    fn property(&mut self, key: &str, value: &str) -> Result<bool, Error> {
+    /// Sets one property by Kafka's name, if it is a producer's; says whether it is.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a value that the property can't have.
+    pub fn property(&mut self, key: &str, value: &str) -> Result<bool, Error> {
         let config = &mut self.config;
         let size = |min: usize| number(key, value, min..=i32::MAX as usize);
         match key {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use milena_client::admin::GroupListing;
 
 use super::options::{Flag, Options};
-use super::{Ended, Thrown, ask, end, java, read, refuse};
+use super::{Ended, Thrown, ask, end, java, read_with, refuse};
 use crate::output::{print, print_error};
 
 const ABOUT: &str = "This tool helps to list groups of all types.";
@@ -38,13 +38,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
 }
 
 fn execute(arguments: &[String]) -> Result<(), Ended> {
-    let options = match read(FLAGS, ABOUT, arguments) {
-        Err(Ended::Thrown(misuse)) => return Err(Ended::Usage(misuse.message)),
-        other => other?,
-    };
-    if !options.has("bootstrap-server") {
-        return Err(Ended::Usage("Missing required option(s) [bootstrap-server]".to_owned()));
-    }
+    let options = read_with(&["bootstrap-server"], FLAGS, ABOUT, arguments)?;
     if !options.has("list") {
         return Err(Ended::Usage("Command must include exactly one action: --list.".to_owned()));
     }

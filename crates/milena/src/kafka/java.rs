@@ -54,6 +54,29 @@ pub fn thrown(error: &Error) -> Thrown {
     Thrown { of_future: true, ..thrown }
 }
 
+/// The exception with which a producer's record fails.
+pub fn send_error(error: &Error, topic: &str) -> Thrown {
+    match error {
+        Error::Broker { code, message } => {
+            let message = message.as_deref().unwrap_or(code.text()).to_owned();
+            Thrown { class: class(*code).into(), message, of_future: false }
+        }
+        Error::Timeout { what, after, .. } if what.starts_with("metadata") => {
+            let message = format!("Topic {topic} not present in metadata after {} ms.", after.as_millis());
+            Thrown::new(TIMEOUT, message)
+        }
+        Error::Timeout { .. } => Thrown::new(TIMEOUT, error.to_string()),
+        Error::RecordTooLarge { size, limit, key } => Thrown::new(
+            "org.apache.kafka.common.errors.RecordTooLargeException",
+            format!(
+                "The message is {size} bytes when serialized which is larger than {limit}, which is the value of the \
+                 {key} configuration."
+            ),
+        ),
+        other => Thrown::new(KAFKA_EXCEPTION, other.to_string()),
+    }
+}
+
 /// The admin client's name for an API's call.
 fn call(api: &str) -> String {
     match api {
