@@ -1,8 +1,10 @@
 //! `cargo xtask test`: every test of the repository, one line a step. What a step needs is installed by the ordinary
 //! package clients; what cannot be had is skipped with the reason, and with `CI=true` a skip is a failure.
 
+mod instructions;
 mod steps;
 mod syscalls;
+mod turns;
 
 use std::time::Instant;
 
@@ -47,6 +49,7 @@ const STEPS: &[Step] = &[
     Step { name: "build", run: steps::build },
     Step { name: "tests", run: steps::tests },
     Step { name: "syscalls", run: steps::syscalls },
+    Step { name: "instructions", run: steps::instructions },
     Step { name: "cases", run: steps::cases },
     Step { name: "requests", run: steps::requests },
     Step { name: "oracle", run: steps::oracle },
@@ -77,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let seconds = step_started.elapsed().as_secs_f64();
         let verdict = if outcome.failures.is_empty() { "ok" } else { "FAILED" };
         println!(
-            "{:<9} {verdict:<7} {seconds:>6.1} s  {} passed, {} failed, {} skipped",
+            "{:<12} {verdict:<7} {seconds:>6.1} s  {} passed, {} failed, {} skipped",
             step.name,
             outcome.passed,
             outcome.failures.len(),

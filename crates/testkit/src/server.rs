@@ -42,7 +42,7 @@ pub struct Options {
     kind: Kind,
     overrides: Vec<(String, String)>,
     dir: Option<PathBuf>,
-    cpu: Option<usize>,
+    under: Vec<String>,
     java_args: Vec<String>,
     heap_mib: u32,
     quick: bool,
@@ -52,7 +52,15 @@ impl Options {
     /// A single node with the settings that tests share.
     #[must_use]
     pub fn new(kind: Kind) -> Self {
-        Self { kind, overrides: Vec::new(), dir: None, cpu: None, java_args: Vec::new(), heap_mib: 512, quick: true }
+        Self {
+            kind,
+            overrides: Vec::new(),
+            dir: None,
+            under: Vec::new(),
+            java_args: Vec::new(),
+            heap_mib: 512,
+            quick: true,
+        }
     }
 
     /// Which server is started.
@@ -77,8 +85,14 @@ impl Options {
 
     /// Pins the server to one CPU from its start.
     #[must_use]
-    pub fn cpu(mut self, cpu: usize) -> Self {
-        self.cpu = Some(cpu);
+    pub fn cpu(self, cpu: usize) -> Self {
+        self.under(&["taskset", "-c", &cpu.to_string()])
+    }
+
+    /// Has another program, with these arguments, run the server's command line.
+    #[must_use]
+    pub fn under(mut self, program: &[&str]) -> Self {
+        self.under = program.iter().map(|a| (*a).to_owned()).collect();
         self
     }
 
@@ -285,10 +299,10 @@ impl Server {
                 command
             }
         };
-        let Some(cpu) = self.options.cpu else { return program };
-        let mut pinned = Command::new("taskset");
-        pinned.arg("-c").arg(cpu.to_string()).arg(program.get_program()).args(program.get_args());
-        pinned
+        let [runner, args @ ..] = &self.options.under[..] else { return program };
+        let mut command = Command::new(runner);
+        command.args(args).arg(program.get_program()).args(program.get_args());
+        command
     }
 
     fn wait_until_it_answers(&mut self, limit: Duration) -> Result<()> {

@@ -11,7 +11,7 @@ use milena_testkit::server::{Kind, Options};
 use milena_testkit::{cache, hostile as harm, oracle as kafka};
 
 use super::Outcome;
-use crate::{compat as clients, files as on_disk, tools};
+use crate::{bench, compat as clients, files as on_disk, tools};
 
 fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -244,4 +244,15 @@ pub(super) fn fuzz() -> Result<Outcome> {
         }
     }
     Ok(outcome)
+}
+
+/// What a request costs in instructions, of the program that people run.
+pub(super) fn instructions() -> Result<Outcome> {
+    match tools::need("valgrind", "valgrind") {
+        Ok(()) => {
+            let optimised = bench::build(&cache::repository(), "milena")?;
+            super::instructions::check(Options::new(Kind::Milena(optimised)))
+        }
+        Err(why) => Ok(skipped(format!("{why:#}"))),
+    }
 }
