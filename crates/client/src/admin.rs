@@ -41,34 +41,10 @@ pub use topics::{
 pub use transactions::{ProducerState, TransactionDescription, TransactionFilter, TransactionListing};
 
 use std::collections::BTreeMap;
-use std::fmt;
-
-use tokio::time::{Instant, sleep};
 
 use crate::client::Client;
 use crate::error::Error;
-
-/// A partition of a topic.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TopicPartition {
-    /// The topic's name.
-    pub topic: String,
-    /// The partition's number in the topic.
-    pub partition: i32,
-}
-
-impl TopicPartition {
-    /// A partition of a topic.
-    pub fn new(topic: impl Into<String>, partition: i32) -> Self {
-        Self { topic: topic.into(), partition }
-    }
-}
-
-impl fmt::Display for TopicPartition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.topic, self.partition)
-    }
-}
+pub use crate::topic_partition::TopicPartition;
 
 /// What became of each of the things that were asked about.
 pub type Outcomes<K, T> = Vec<(K, Result<T, Error>)>;
@@ -102,25 +78,14 @@ impl Admin {
 
     /// Asks until an answer comes that another try would not change, or time is up.
     async fn patiently<T>(&self, what: &str, ask: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
-        let config = self.client.config();
-        let until = Instant::now() + config.api_timeout;
-        for failures in 1.. {
-            let error = match ask().await {
-                Err(error) if error.is_retriable() => error,
-                other => return other,
-            };
-            let wait = config.retry_backoff.after(failures);
-            if Instant::now() + wait >= until {
-                return Err(Error::timeout(what, config.api_timeout, Some(error)));
-            }
-            sleep(wait).await;
-        }
-        unreachable!("the loop ends by returning")
+        self.client.patiently(what, self.client.config().api_timeout, ask).await
     }
 }
 
 /// Partitions by topic, as most requests name them.
-fn by_topic<'p, V>(partitions: impl IntoIterator<Item = (&'p TopicPartition, V)>) -> BTreeMap<&'p str, Vec<(i32, V)>> {
+pub(crate) fn by_topic<'p, V>(
+    partitions: impl IntoIterator<Item = (&'p TopicPartition, V)>,
+) -> BTreeMap<&'p str, Vec<(i32, V)>> {
     let mut topics = BTreeMap::<&str, Vec<(i32, V)>>::new();
     for (partition, value) in partitions {
         topics.entry(&partition.topic).or_default().push((partition.partition, value));

@@ -143,3 +143,27 @@ impl<'a, R: Request> Call<'a, R> {
         connection.send(self.request, version, self.request_timeout).await
     }
 }
+
+impl Client {
+    /// Asks until an answer comes that another try would not change, or time is up.
+    pub(crate) async fn patiently<T>(
+        &self,
+        what: &str,
+        within: Duration,
+        ask: impl AsyncFn() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let until = Instant::now() + within;
+        for failures in 1.. {
+            let error = match ask().await {
+                Err(error) if error.is_retriable() => error,
+                other => return other,
+            };
+            let wait = self.config().retry_backoff.after(failures);
+            if Instant::now() + wait >= until {
+                return Err(Error::timeout(what, within, Some(error)));
+            }
+            sleep(wait).await;
+        }
+        unreachable!("the loop ends by returning")
+    }
+}

@@ -13,6 +13,7 @@ use crate::call::{Call, Target};
 use crate::config::{ClientBuilder, ClientConfig};
 use crate::connection::Connection;
 use crate::connections::{Connections, Node};
+use crate::consumer::ConsumerBuilder;
 use crate::coordinators::{self, CoordinatorKind, Coordinators};
 use crate::error::{Error, check};
 use crate::metadata::{Broker, Metadata, Topic};
@@ -72,6 +73,11 @@ impl Client {
     /// Settings for a producer on this client's connections.
     pub fn producer(&self) -> ProducerBuilder {
         ProducerBuilder::new(self.clone())
+    }
+
+    /// Settings for a consumer of this client's cluster.
+    pub fn consumer(&self) -> ConsumerBuilder {
+        ConsumerBuilder::new(self.clone())
     }
 
     /// What is known of the cluster without asking.
@@ -191,6 +197,22 @@ impl Client {
     }
 
     async fn broker_connection(&self, id: i32) -> Result<Connection, Error> {
+        self.connection_of(&self.0.connections, id).await
+    }
+
+    /// Connections of their own, on which nothing waits for what others have asked.
+    pub(crate) fn own_connections(&self) -> Connections {
+        self.0.connections.another()
+    }
+
+    /// Whether nobody has closed the client.
+    pub(crate) fn check_open(&self) -> Result<(), Error> {
+        self.0.connections.check_open()
+    }
+
+    /// The connection to a broker among these.
+    pub(crate) async fn connection_of(&self, connections: &Connections, id: i32) -> Result<Connection, Error> {
+        self.check_open()?;
         let mut cluster = self.cluster().await?;
         if cluster.broker(id).is_none() {
             // It may be newer than what is known.
@@ -199,7 +221,7 @@ impl Client {
         }
         let none = || Error::from(ErrorCode::BROKER_NOT_AVAILABLE);
         let broker = cluster.broker(id).ok_or_else(none)?;
-        self.0.connections.get(Node::Broker(id), &broker.host, broker.port).await
+        connections.get(Node::Broker(id), &broker.host, broker.port).await
     }
 
     /// A connection to any broker: one that is open, or else one that has not failed a moment ago; at last to where the

@@ -50,6 +50,11 @@ impl Connections {
         Self { config, transports, slots: Mutex::default(), tasks: Mutex::default(), closed: AtomicBool::new(false) }
     }
 
+    /// None yet, but made in the same way.
+    pub(crate) fn another(&self) -> Self {
+        Self::new(Arc::clone(&self.config), Arc::clone(&self.transports))
+    }
+
     /// The node's connection if it is open, and is to this address.
     pub(crate) fn opened(&self, node: Node, host: &str, port: u16) -> Option<Connection> {
         let slot = Arc::clone(self.slots.lock().get(&node)?);

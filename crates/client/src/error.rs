@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use milena_protocol::{ApiKey, DecodeError, EncodeError, ErrorCode};
-use milena_records::BuildError;
+use milena_records::{BatchError, BuildError, RecordError};
+
+use crate::topic_partition::TopicPartition;
 
 /// Why something did not work. Cheap to clone: one cause may concern many records.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -97,12 +99,48 @@ pub enum Error {
         /// What went wrong.
         cause: Box<Error>,
     },
+    /// A partition can't be read on. It is tried again later; a seek goes on elsewhere.
+    #[error("{partition}{}: {cause}", offset.map(|offset| format!(" at offset {offset}")).unwrap_or_default())]
+    Partition {
+        /// The partition.
+        partition: TopicPartition,
+        /// Where the consumer is in it, if it is anywhere.
+        offset: Option<i64>,
+        /// What went wrong.
+        cause: Box<Error>,
+    },
+    /// Fetched bytes are no sound records.
+    #[error("the records can't be read: {0}")]
+    Corrupt(#[from] Corruption),
+    /// There is no offset to begin at, and `auto.offset.reset` chooses none.
+    #[error("no offset is committed, and auto.offset.reset is none")]
+    NoOffset,
+    /// The leader no longer has what was read, and `auto.offset.reset` chooses no other offset.
+    #[error("the log was truncated{}", to.map(|to| format!(" to offset {to}")).unwrap_or_default())]
+    Truncated {
+        /// Up to where the leader's log is as it was, if it tells.
+        to: Option<i64>,
+    },
+    /// A consumer was asked for records, and there are no partitions that it could read.
+    #[error("no partition is assigned")]
+    NothingAssigned,
     /// A record was not sent because its transaction was aborted.
     #[error("the transaction was aborted")]
     Aborted,
     /// The client, or what was made of it, was closed.
     #[error("the client is closed")]
     Closed,
+}
+
+/// Why bytes are no sound records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Corruption {
+    /// A batch does not hold together.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// The records in a batch do not.
+    #[error(transparent)]
+    Records(#[from] RecordError),
 }
 
 fn because(last: Option<&Error>) -> String {
@@ -119,6 +157,7 @@ impl Error {
         match self {
             Self::Connect { .. } | Self::Disconnected { .. } | Self::Timeout { .. } => true,
             Self::Broker { code, .. } => code.is_retriable(),
+            Self::Partition { cause, .. } => cause.is_retriable(),
             _ => false,
         }
     }
@@ -127,6 +166,7 @@ impl Error {
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Broker { code, .. } => Some(*code),
+            Self::Partition { cause, .. } => cause.code(),
             _ => None,
         }
     }

@@ -1,7 +1,8 @@
 //! A client of Apache Kafka and of Milena, in Rust alone.
 //!
 //! [`Client`] is a cheap handle on the connections to a cluster and on what is known of it; everything else is built on
-//! it. It needs a tokio runtime with I/O and time, and keeps one task for each open connection, no other.
+//! it. It needs a tokio runtime with I/O and time, and keeps one task for each open connection. A [`Producer`] has another, and
+//! a [`Consumer`] one while it commits offsets.
 //!
 //! ```no_run
 //! use milena_client::{Client, Target};
@@ -32,6 +33,7 @@ mod client;
 mod config;
 mod connection;
 mod connections;
+mod consumer;
 mod coordinators;
 mod error;
 mod metadata;
@@ -39,6 +41,7 @@ mod producer;
 mod settings;
 #[cfg(test)]
 mod test_peer;
+mod topic_partition;
 mod transport;
 
 pub use admin::Admin;
@@ -46,12 +49,17 @@ pub use call::{Call, Target};
 pub use client::Client;
 pub use config::ClientBuilder;
 pub use connection::{ApiVersions, Connection, Pending, Reply};
+pub use consumer::{
+    Commit, Consumer, ConsumerBuilder, ConsumerRecord, ConsumerRecordIter, ConsumerRecords, IsolationLevel,
+    OffsetReset, SeekTo,
+};
 pub use coordinators::CoordinatorKind;
-pub use error::{Error, check};
+pub use error::{Corruption, Error, check};
 pub use metadata::{Broker, Metadata, Partition, Topic};
 pub use milena_protocol as protocol;
-pub use milena_records::Compression;
+pub use milena_records::{Compression, Headers, TimestampType};
 pub use producer::{
     Acks, CommittedOffset, Delivery, GroupMetadata, Header, Producer, ProducerBuilder, Record, RecordMetadata,
     Transaction,
 };
+pub use topic_partition::TopicPartition;

@@ -9,8 +9,8 @@ mod snappy;
 mod zstd;
 
 pub use compressor::Compressor;
-pub use decompressor::Decompressor;
-pub(crate) use decompressor::{Output, Stream};
+pub(crate) use decompressor::Stream;
+pub use decompressor::{Decompressor, Output};
 
 use crate::Compression;
 use std::ops::RangeInclusive;

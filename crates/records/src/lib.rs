@@ -20,7 +20,7 @@ pub mod varint;
 pub use batch::{BATCH_OVERHEAD, Batch, Compression, LOG_OVERHEAD, MAGIC, NO_PRODUCER_ID, TimestampType, add_sequence};
 pub use batch_mut::BatchMut;
 pub use builder::{BatchBuilder, BuildError, HeaderSource};
-pub use compression::{CompressionError, Compressor, Decompressor};
+pub use compression::{CompressionError, Compressor, Decompressor, Output};
 pub use control::{ControlType, EndTransaction, coordinator_epoch, end_transaction_marker};
 pub use crc::crc32c;
 pub use error::BatchError;

@@ -54,6 +54,12 @@ pub struct Header<'a> {
 }
 
 impl<'a> Headers<'a> {
+    /// Headers by their number and their bytes, such as those of a [`Record`] that was read before. Of bytes that are no
+    /// headers fewer come out.
+    pub fn new(count: usize, bytes: &'a [u8]) -> Self {
+        Self { count, bytes }
+    }
+
     /// Number of headers.
     pub fn len(&self) -> usize {
         self.count
@@ -65,7 +71,7 @@ impl<'a> Headers<'a> {
     }
 
     /// The headers as they are encoded, without their count.
-    pub(crate) fn encoded(&self) -> &'a [u8] {
+    pub fn encoded(&self) -> &'a [u8] {
         self.bytes
     }
 
@@ -120,6 +126,14 @@ impl<'a> Batch<'a> {
         let codec = self.codec()?;
         let max_size = if codec == Compression::None { i32::MAX } else { decompressor.max_record_size() };
         Ok(Records::new(self.checked_count()?, max_size, decompressor.decompress(codec, self.body())?))
+    }
+
+    /// The batch's records out of its body, which the caller has decompressed.
+    ///
+    /// # Errors
+    /// Negative count.
+    pub fn records_of<'r>(&self, body: &'r [u8]) -> Result<Records<'r>, RecordError> {
+        Ok(Records::new(self.checked_count()?, i32::MAX, body))
     }
 
     /// The records of a batch that is not compressed, which need no decompressor.

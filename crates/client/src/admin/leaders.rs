@@ -73,7 +73,7 @@ impl Admin {
     /// The partitions by leader, and those without.
     async fn by_leader<V>(&self, asked: Asked<V>) -> (BTreeMap<i32, Asked<V>>, Vec<(TopicPartition, Error, V)>) {
         let known = self.client.known();
-        let topics: BTreeSet<&str> = asked.iter().map(|(partition, _)| partition.topic.as_str()).collect();
+        let topics: BTreeSet<&str> = asked.iter().map(|(partition, _)| &*partition.topic).collect();
         if topics.len() > 1 && topics.iter().any(|topic| known.topic(topic).is_none()) {
             // One question for all; what goes wrong is told by those that follow.
             let _ = self.client.all_topics().await;

@@ -62,12 +62,22 @@ impl Admin {
         &self,
         asked: Vec<(TopicPartition, OffsetSpec)>,
     ) -> Outcomes<TopicPartition, ListedOffset> {
-        self.of_leaders(asked, async |leader, asked| self.list_offsets_of(leader, asked).await).await
+        self.list_offsets_seen(asked, 0).await
+    }
+
+    /// As a reader with this isolation level sees them.
+    pub(crate) async fn list_offsets_seen(
+        &self,
+        asked: Vec<(TopicPartition, OffsetSpec)>,
+        isolation_level: i8,
+    ) -> Outcomes<TopicPartition, ListedOffset> {
+        self.of_leaders(asked, async |leader, asked| self.list_offsets_of(leader, isolation_level, asked).await).await
     }
 
     async fn list_offsets_of(
         &self,
         leader: i32,
+        isolation_level: i8,
         asked: &Asked<OffsetSpec>,
     ) -> Result<Outcomes<TopicPartition, ListedOffset>, Error> {
         let partition = |(partition_index, spec): (i32, OffsetSpec)| ListOffsetsPartition {
@@ -83,8 +93,8 @@ impl Admin {
         let request = ListOffsetsRequest {
             replica_id: -1,
             topics: topics.into_iter().map(topic).collect(),
+            isolation_level,
             timeout_ms: CONTROLLER_TIMEOUT,
-            ..Default::default()
         };
         let first = asked.iter().map(|(_, spec)| spec.asked().1).max().unwrap_or(1);
         let read = self.client.call(Target::Broker(leader), &request).versions(first..).read(|response| {

@@ -165,7 +165,7 @@ impl Admin {
         broker: Option<i32>,
     ) -> Result<Vec<ProducerState>, Error> {
         let topic =
-            TopicRequest { name: partition.topic.as_str().into(), partition_indexes: vec![partition.partition].into() };
+            TopicRequest { name: (&*partition.topic).into(), partition_indexes: vec![partition.partition].into() };
         let request = DescribeProducersRequest { topics: vec![topic] };
         if broker.is_none() {
             self.has_leader(partition).await?;
@@ -210,7 +210,7 @@ impl Admin {
             producer_epoch,
             transaction_result: false,
             topics: vec![WritableTxnMarkerTopic {
-                name: partition.topic.as_str().into(),
+                name: (&*partition.topic).into(),
                 partition_indexes: vec![partition.partition].into(),
             }],
             coordinator_epoch,

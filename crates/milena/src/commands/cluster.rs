@@ -102,7 +102,7 @@ async fn log_dirs(admin: &Admin, output: Output) -> Result<ExitCode> {
             let bytes: i64 = dir.replicas.iter().map(|(_, replica)| replica.size).sum();
             let replicas = dir.replicas.iter().map(|(partition, replica)| {
                 json!({
-                    "topic": partition.topic,
+                    "topic": &*partition.topic,
                     "partition": partition.partition,
                     "bytes": replica.size,
                     "lag": replica.offset_lag,

@@ -142,7 +142,7 @@ async fn partitions(admin: &Admin, topics: &[String]) -> Result<Vec<TopicPartiti
     }
     for (name, topic) in admin.describe_topics(&whole).await? {
         let topic = topic.with_context(|| format!("topic {name}"))?;
-        partitions.extend(topic.partitions.iter().map(|known| TopicPartition::new(&name, known.partition)));
+        partitions.extend(topic.partitions.iter().map(|known| TopicPartition::new(&*name, known.partition)));
     }
     Ok(partitions.into_iter().collect())
 }
@@ -220,7 +220,7 @@ async fn progress(admin: &Admin, group: &GroupDescription) -> Result<Table> {
         let end = ends.get(partition).copied();
         let lag = offset.zip(end).map(|(offset, end)| end - offset);
         table.row([
-            json!(partition.topic),
+            json!(&*partition.topic),
             json!(partition.partition),
             json!(offset),
             json!(end),
@@ -286,7 +286,7 @@ impl Reset {
             let offsets = plan.map_err(anyhow::Error::from).with_context(|| format!("group {group}"))?.offsets;
             for (partition, new) in &offsets {
                 let old = committed.get(partition).map(|committed| committed.offset);
-                table.row([json!(group), json!(partition.topic), json!(partition.partition), json!(old), json!(new)]);
+                table.row([json!(group), json!(&*partition.topic), json!(partition.partition), json!(old), json!(new)]);
             }
             if self.execute {
                 let offsets: Vec<_> =

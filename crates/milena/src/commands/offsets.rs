@@ -55,7 +55,7 @@ async fn partitions(admin: &Admin, topics: &[String]) -> Result<Vec<TopicPartiti
     if topics.is_empty() || !missing.is_empty() {
         for topic in admin.list_topics().await.context("listing topics")? {
             if missing.remove(&topic.name) || (topics.is_empty() && !topic.internal) {
-                partitions.extend((0..).take(topic.partitions).map(|number| TopicPartition::new(&topic.name, number)));
+                partitions.extend((0..).take(topic.partitions).map(|number| TopicPartition::new(&*topic.name, number)));
             }
         }
     }
@@ -88,7 +88,7 @@ async fn bounds(admin: &Admin, output: Output, partitions: Vec<TopicPartition>) 
                 // An upper bound where records were compacted away.
                 let records = start.zip(end).map(|(start, end)| end - start);
                 table.row([
-                    json!(partition.topic),
+                    json!(&*partition.topic),
                     json!(partition.partition),
                     json!(start),
                     json!(end),
@@ -108,7 +108,7 @@ async fn at_time(admin: &Admin, output: Output, partitions: Vec<TopicPartition>,
         match found {
             Err(error) => tally.add(output, &format!("partition {partition}"), Err(error)),
             Ok(found) => table.row([
-                json!(partition.topic),
+                json!(&*partition.topic),
                 json!(partition.partition),
                 json!(found.offset),
                 json!(found.timestamp),

@@ -257,7 +257,7 @@ async fn delete_records(admin: &Admin, output: Output, before: &[String]) -> Res
     let mut tally = Tally::new("cut");
     for (partition, deleted) in admin.delete_records(wanted).await {
         match deleted {
-            Ok(start) => table.row([json!(partition.topic), json!(partition.partition), json!(start)]),
+            Ok(start) => table.row([json!(&*partition.topic), json!(partition.partition), json!(start)]),
             Err(error) => tally.add(output, &format!("partition {partition}"), Err(error)),
         }
     }

@@ -52,7 +52,7 @@ async fn offsets(admin: &Admin, spec: OffsetSpec, filters: &[Filter], own_only: 
     for topic in admin.list_topics().await?.into_iter().filter(|topic| !(own_only && topic.internal)) {
         let partitions = (0..).take(topic.partitions);
         let chosen = partitions.filter(|partition| filters.iter().any(|filter| filter.takes(&topic.name, *partition)));
-        asked.extend(chosen.map(|partition| (TopicPartition::new(&topic.name, partition), spec)));
+        asked.extend(chosen.map(|partition| (TopicPartition::new(&*topic.name, partition), spec)));
     }
     if asked.is_empty() {
         return Err(Thrown::argument("Could not match any topic-partitions with the specified filters").into());

@@ -82,9 +82,8 @@ fn report(brokers: &[(i32, Vec<LogDir>)], topics: &BTreeSet<&str>) -> Value {
         })
     };
     let dir = |dir: &LogDir| {
-        let chosen = |(partition, _): &&(TopicPartition, ReplicaInfo)| {
-            topics.is_empty() || topics.contains(partition.topic.as_str())
-        };
+        let chosen =
+            |(partition, _): &&(TopicPartition, ReplicaInfo)| topics.is_empty() || topics.contains(&*partition.topic);
         let partitions: Vec<Value> = dir.replicas.iter().filter(chosen).map(replica).collect();
         json!({ "partitions": partitions, "error": dir.error.map(java::class), "logDir": dir.path })
     };

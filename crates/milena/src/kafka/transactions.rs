@@ -263,7 +263,7 @@ async fn find_hanging(admin: &Admin, options: &Options) -> Result<(), Ended> {
     let hanging = hanging(admin, open).await?;
     let row = |(partition, producer): Open| {
         vec![
-            partition.topic,
+            partition.topic.to_string(),
             partition.partition.to_string(),
             producer.id.to_string(),
             producer.epoch.to_string(),
@@ -302,7 +302,7 @@ async fn searched(admin: &Admin, options: &Options, broker: Option<i32>) -> Resu
     for (name, topic) in admin.describe_topics(&names).await.map_err(failed(&what))? {
         let here = topic.map_err(failed(&what))?.partitions.into_iter();
         let here = here.filter(|known| broker.is_none_or(|broker| known.replicas.contains(&broker)));
-        partitions.extend(here.map(|known| TopicPartition::new(&name, known.partition)));
+        partitions.extend(here.map(|known| TopicPartition::new(name.as_str(), known.partition)));
     }
     Ok(partitions)
 }

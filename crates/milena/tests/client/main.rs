@@ -4,6 +4,7 @@
 
 mod cluster;
 mod common;
+mod consumer;
 mod producer;
 mod read;
 mod transactions;

@@ -68,16 +68,29 @@ impl Decompressor {
         Ok(output.filled())
     }
 
+    /// Appends the whole decompressed body to what `output` holds; `body` itself when it is not compressed. The limit is this
+    /// body's alone. After an error, what was appended has no meaning; [`Output::truncate`] takes it away.
+    ///
+    /// # Errors
+    /// As [`decompress`](Self::decompress).
+    pub fn append(&mut self, codec: Compression, body: &[u8], output: &mut Output) -> Result<(), CompressionError> {
+        (output.produced, output.limit) = (0, self.limit);
+        match stream(codec, body, &mut self.gzip, &mut self.snappy, &mut self.zstd) {
+            Some(mut stream) => while stream.next_piece(output)? {},
+            None => {
+                let space = output.space(body.len());
+                let taken = space.len();
+                space.copy_from_slice(&body[..taken]);
+                output.advance(taken)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The stream of `body` and where its pieces go; `None` when it is not compressed.
     pub(crate) fn open<'r>(&'r mut self, codec: Compression, body: &'r [u8]) -> Option<(Stream<'r>, &'r mut Output)> {
         self.output.start(self.limit);
-        let stream = match codec {
-            Compression::None => return None,
-            Compression::Gzip => Stream::Gzip(GzipStream::new(&mut self.gzip, body)),
-            Compression::Snappy => Stream::Snappy(SnappyStream::new(&mut self.snappy, body)),
-            Compression::Lz4 => Stream::Lz4(Lz4Stream::new(body)),
-            Compression::Zstd => Stream::Zstd(ZstdStream::new(&mut self.zstd, body)),
-        };
+        let stream = stream(codec, body, &mut self.gzip, &mut self.snappy, &mut self.zstd)?;
         Some((stream, &mut self.output))
     }
 
@@ -85,6 +98,23 @@ impl Decompressor {
     #[cfg(test)]
     pub(crate) fn buffer_size(&self) -> usize {
         self.output.buffer.capacity()
+    }
+}
+
+/// The stream of `body`; `None` when it is not compressed.
+fn stream<'r>(
+    codec: Compression,
+    body: &'r [u8],
+    gzip: &'r mut GzipContext,
+    snappy: &'r mut snap::raw::Decoder,
+    zstd: &'r mut ZstdContext,
+) -> Option<Stream<'r>> {
+    match codec {
+        Compression::None => None,
+        Compression::Gzip => Some(Stream::Gzip(GzipStream::new(gzip, body))),
+        Compression::Snappy => Some(Stream::Snappy(SnappyStream::new(snappy, body))),
+        Compression::Lz4 => Some(Stream::Lz4(Lz4Stream::new(body))),
+        Compression::Zstd => Some(Stream::Zstd(ZstdStream::new(zstd, body))),
     }
 }
 
@@ -109,9 +139,9 @@ impl Stream<'_> {
     }
 }
 
-/// The bytes that a stream has produced and nobody has dropped yet, and how many more it may produce.
+/// Bytes that were decompressed, and room for more. Where [`Decompressor::append`] puts them, to be used again and again.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub struct Output {
     buffer: Vec<u8>,
     filled: usize,
     produced: usize,
@@ -127,12 +157,22 @@ impl Output {
     }
 
     /// What is there.
-    pub(crate) fn filled(&self) -> &[u8] {
+    pub fn filled(&self) -> &[u8] {
         &self.buffer[..self.filled]
     }
 
+    /// Drops all but the first `len` bytes; nothing if there are fewer.
+    pub fn truncate(&mut self, len: usize) {
+        self.filled = self.filled.min(len);
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     /// Drops what is there, to use its place again.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.filled = 0;
     }
 

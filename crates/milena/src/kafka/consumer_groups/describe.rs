@@ -138,7 +138,7 @@ fn widest<'t>(least: usize, texts: impl Iterator<Item = &'t str>) -> usize {
 }
 
 fn offsets(group: &str, rows: &[Row], verbose: bool) -> String {
-    let topic = |row: &Row| row.partition.as_ref().map_or("-".to_owned(), |partition| partition.topic.clone());
+    let topic = |row: &Row| row.partition.as_ref().map_or("-".to_owned(), |partition| partition.topic.to_string());
     let topics: Vec<String> = rows.iter().map(topic).collect();
     let group_width = widest(15, [group].into_iter());
     let topic_width = widest(15, topics.iter().map(String::as_str));

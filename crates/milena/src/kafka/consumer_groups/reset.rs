@@ -132,13 +132,13 @@ pub async fn partitions_of(admin: &Admin, text: &str) -> Result<Vec<TopicPartiti
 }
 
 async fn check_exist(admin: &Admin, partitions: &[TopicPartition]) -> Result<(), Ended> {
-    let topics: BTreeSet<String> = partitions.iter().map(|partition| partition.topic.clone()).collect();
+    let topics: BTreeSet<String> = partitions.iter().map(|partition| partition.topic.to_string()).collect();
     let topics: Vec<String> = topics.into_iter().collect();
     let mut known = BTreeMap::new();
     for (topic, described) in admin.describe_topics(&topics).await? {
         known.insert(topic, described?.partitions);
     }
-    let find = |asked: &TopicPartition| known[&asked.topic].iter().find(|known| known.partition == asked.partition);
+    let find = |asked: &TopicPartition| known[&*asked.topic].iter().find(|known| known.partition == asked.partition);
     let names = |chosen: Vec<&TopicPartition>| chosen.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let missing: Vec<_> = partitions.iter().filter(|partition| find(partition).is_none()).collect();
     if !missing.is_empty() {
@@ -221,8 +221,8 @@ fn csv(plan: &Plan, single: bool) -> String {
 }
 
 fn table(plan: &Plan) -> String {
-    let length = |text: &String| text.chars().count();
-    let group_width = plan.keys().map(length).max().unwrap_or(0).max(15);
+    let length = |text: &str| text.chars().count();
+    let group_width = plan.keys().map(|group| length(group)).max().unwrap_or(0).max(15);
     let topics = plan.values().flat_map(|offsets| offsets.keys().map(|partition| length(&partition.topic)));
     let topic_width = topics.max().unwrap_or(0).max(15);
     let mut text = String::new();
