@@ -7,6 +7,8 @@ use anyhow::{Context, Result, bail};
 
 /// Smallest receive buffer, in bytes.
 const RECV_BYTES: usize = 256 << 10;
+/// The same of a frugal connection, in bytes: it is made anew for each reply.
+const FRUGAL_RECV_BYTES: usize = 4 << 10;
 /// Smallest frame that goes out without a copy when nothing is queued before it, in bytes.
 const DIRECT_BYTES: usize = 16 << 10;
 
@@ -18,6 +20,8 @@ pub(crate) struct Conn {
     inbox: Vec<u8>,
     start: usize,
     end: usize,
+    /// It keeps no buffer between replies.
+    frugal: bool,
 }
 
 impl Conn {
@@ -26,12 +30,17 @@ impl Conn {
         let stream = TcpStream::connect(addr).with_context(|| format!("connecting to {addr}"))?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, out: Vec::new(), out_sent: 0, inbox: Vec::new(), start: 0, end: 0 })
+        Ok(Self { stream, out: Vec::new(), out_sent: 0, inbox: Vec::new(), start: 0, end: 0, frugal: false })
+    }
+
+    /// The same, keeping no buffer between replies: for thousands of connections that are idle most of the time.
+    pub(crate) fn frugal(self, frugal: bool) -> Self {
+        Self { frugal, ..self }
     }
 
     /// Another connection to the same server.
     pub(crate) fn again(&self) -> Result<Self> {
-        Self::connect(self.stream.peer_addr()?)
+        Ok(Self::connect(self.stream.peer_addr()?)?.frugal(self.frugal))
     }
 
     /// The socket.
@@ -85,6 +94,9 @@ impl Conn {
         }
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
+            if self.frugal {
+                self.inbox = Vec::new();
+            }
         }
         Ok(())
     }
@@ -97,20 +109,14 @@ impl Conn {
 
     /// Makes room for the rest of the reply at the front, or for a good read.
     fn make_room(&mut self) {
-        let need = (4 + self.frame_len().unwrap_or(0)).max(RECV_BYTES);
+        let least = if self.frugal { FRUGAL_RECV_BYTES } else { RECV_BYTES };
+        let need = (4 + self.frame_len().unwrap_or(0)).max(least);
         if self.start > 0 && self.inbox.len() - self.start < need {
             self.inbox.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.inbox.len() < self.start + need {
             self.inbox.resize(self.start + need, 0);
-        }
-    }
-
-    /// Gives the receive buffer back while nothing waits in it: for thousands of idle connections.
-    pub(crate) fn shrink(&mut self) {
-        if self.start == self.end {
-            self.inbox = Vec::new();
         }
     }
 }
@@ -121,5 +127,33 @@ fn write_some(stream: &mut TcpStream, bytes: &[u8]) -> Result<usize> {
         Ok(len) => Ok(len),
         Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
         Err(e) => Err(e).context("sending"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_frugal_connection_takes_replies_of_any_length_and_keeps_no_buffer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut conn = Conn::connect(listener.local_addr().unwrap()).unwrap().frugal(true);
+        let (mut server, _) = listener.accept().unwrap();
+        for len in [3, 3 * FRUGAL_RECV_BYTES] {
+            server.write_all(&(len as u32).to_be_bytes()).unwrap();
+            server.write_all(&vec![7; len]).unwrap();
+            let mut got = 0;
+            while got == 0 {
+                let take = |reply: &[u8]| {
+                    got = reply.len();
+                    Ok(())
+                };
+                conn.receive(take).unwrap();
+                assert!(conn.inbox.capacity() < RECV_BYTES);
+            }
+            assert_eq!((got, conn.inbox.capacity()), (len, 0));
+        }
     }
 }

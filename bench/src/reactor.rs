@@ -65,7 +65,7 @@ impl Reactor {
 
     /// Adds a connection, which starts at its first turn in [`Self::run_until`].
     pub(crate) fn add(&mut self, conn: Conn, role: Box<dyn Role>) -> Result<()> {
-        let at = self.slots.len();
+        let (at, conn) = (self.slots.len(), conn.frugal(role.is_frugal()));
         epoll::add(&self.epoll, conn.stream(), epoll::EventData::new_u64(at as u64), epoll::EventFlags::IN)?;
         self.slots.push(Slot { conn, role, wants_write: false, armed: 0 });
         self.timers.push(Reverse((0, at)));
@@ -133,9 +133,6 @@ impl Reactor {
         if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
             let Slot { conn, role, .. } = &mut self.slots[at];
             conn.receive(|reply| role.reply(now, reply, world))?;
-            if role.is_frugal() {
-                conn.shrink();
-            }
             if role.ends_connection() && !world.stopping {
                 *conn = conn.again()?;
                 let data = epoll::EventData::new_u64(at as u64);
