@@ -122,10 +122,9 @@ impl Records {
     }
 
     fn finish_batch(&mut self) {
-        let mut batch = Vec::with_capacity(self.builder.uncompressed_size());
-        match self.builder.finish(&mut Compressor::new(), &mut batch) {
-            Ok(size) if size > self.max_batch_bytes => self.fail(RecordsError::TooLong),
-            Ok(_) => self.full.push(batch),
+        match self.builder.take(&mut Compressor::new()) {
+            Ok(batch) if batch.len() > self.max_batch_bytes => self.fail(RecordsError::TooLong),
+            Ok(batch) => self.full.push(batch),
             Err(error) => self.fail(error.into()),
         }
     }

@@ -126,19 +126,27 @@ impl Offsets {
     /// A tombstone: also for what transactions would commit.
     pub(super) fn remove(&mut self, group: &str, topic: &str, partition: i32) {
         self.len -= usize::from(self.committed.remove(group, topic, partition).is_some());
-        for producer in self.open.get(group).into_iter().flatten() {
-            if let Some(pending) = self.pending.get_mut(producer) {
-                pending.remove(group, topic, partition);
-            }
+        let Some(producers) = self.open.get_mut(group) else { return };
+        producers.retain(|producer| {
+            let Some(pending) = self.pending.get_mut(producer) else { return false };
+            pending.remove(group, topic, partition);
+            pending.0.contains_key(group)
+        });
+        if producers.is_empty() {
+            self.open.remove(group);
         }
     }
 
     pub(super) fn end_transaction(&mut self, producer: i64, committed: bool) {
         let Some(pending) = self.pending.remove(&producer) else { return };
-        self.open.retain(|_, producers| {
-            producers.remove(&producer);
-            !producers.is_empty()
-        });
+        for group in pending.0.keys() {
+            if let Some(producers) = self.open.get_mut(group) {
+                producers.remove(&producer);
+                if producers.is_empty() {
+                    self.open.remove(group);
+                }
+            }
+        }
         if !committed {
             return;
         }
@@ -180,5 +188,27 @@ impl Offsets {
     /// The groups that have offsets, committed or about to be.
     pub(super) fn groups(&self) -> BTreeSet<&str> {
         self.committed.0.keys().chain(self.open.keys()).map(|group| &**group).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_is_open_in_a_group_as_long_as_it_has_offsets_there() {
+        let committed = CommittedOffset::from_record(&OffsetCommitValue::default(), 7);
+        let mut offsets = Offsets::default();
+        let open = |offsets: &Offsets| ["g", "h"].map(|group| offsets.has_open_transaction(group));
+        offsets.put_pending(1, "g", "t", 0, committed.clone());
+        offsets.put_pending(1, "h", "t", 0, committed.clone());
+        offsets.put_pending(2, "h", "t", 0, committed);
+        assert_eq!(open(&offsets), [true, true]);
+        offsets.remove("g", "t", 0);
+        assert_eq!(open(&offsets), [false, true]);
+        offsets.end_transaction(1, true);
+        assert_eq!((open(&offsets), offsets.len()), ([false, true], 1));
+        offsets.end_transaction(2, false);
+        assert_eq!((open(&offsets), offsets.len()), ([false, false], 1));
     }
 }
