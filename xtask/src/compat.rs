@@ -97,8 +97,9 @@ fn both(options: &Options, names: &[&str]) -> Result<Done> {
     let mut done = Done::default();
     let clients: Vec<&str> = NAMES.into_iter().filter(|name| names.contains(name)).collect();
     if !clients.is_empty() {
-        let mut server = hasty(options.clone()).start()?;
-        done = suite(&mut server, &clients).inspect_err(|_| {
+        let hasty = hasty(options.clone());
+        let mut server = hasty.clone().start()?;
+        done = suite(&mut server, &hasty, &clients).inspect_err(|_| {
             server.keep();
             eprintln!("the server's folder is {}", server.dir().display());
         })?;
@@ -113,7 +114,7 @@ fn hasty(options: Options) -> Options {
     PATIENCE.iter().fold(options, |options, (key, value)| options.set(key, value))
 }
 
-fn suite(server: &mut Server, names: &[&'static str]) -> Result<Done> {
+fn suite(server: &mut Server, options: &Options, names: &[&'static str]) -> Result<Done> {
     let (mut clients, mut missing) = (Vec::new(), Vec::new());
     for name in names {
         match install(name) {
@@ -147,7 +148,7 @@ fn suite(server: &mut Server, names: &[&'static str]) -> Result<Done> {
             phases += 1;
         }
         if client.name == "java" {
-            phases += recorded::check(client, server)?;
+            phases += recorded::check(client, server, options)?;
         }
     }
     Ok(Done { phases, missing })

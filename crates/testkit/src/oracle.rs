@@ -104,14 +104,15 @@ pub fn java(libs: &Path, heap_mib: u32) -> Command {
     command
 }
 
-/// Formats the directories named in a `server.properties` file for the cluster id.
+/// Formats the directories named in a `server.properties` file for the cluster id, with these levels of features.
 ///
 /// # Errors
 /// When the tool cannot be run or refuses; its output is in the error.
-pub fn format_storage(libs: &Path, config: &Path, cluster_id: &str) -> Result<()> {
+pub fn format_storage(libs: &Path, config: &Path, cluster_id: &str, features: &[String]) -> Result<()> {
     let output = java(libs, 256)
         .args(["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c"])
         .arg(config)
+        .args(features.iter().flat_map(|level| ["--feature", level]))
         .output()
         .context("java cannot be run; install Java 17")?;
     if !output.status.success() {

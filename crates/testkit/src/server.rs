@@ -41,6 +41,7 @@ impl Kind {
 pub struct Options {
     kind: Kind,
     overrides: Vec<(String, String)>,
+    features: Vec<String>,
     dir: Option<PathBuf>,
     under: Vec<String>,
     java_args: Vec<String>,
@@ -55,6 +56,7 @@ impl Options {
         Self {
             kind,
             overrides: Vec::new(),
+            features: Vec::new(),
             dir: None,
             under: Vec::new(),
             java_args: Vec::new(),
@@ -73,6 +75,13 @@ impl Options {
     #[must_use]
     pub fn set(mut self, key: &str, value: &str) -> Self {
         self.overrides.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Begins the cluster with another level of a feature, as in `transaction.version=1`.
+    #[must_use]
+    pub fn feature(mut self, level: &str) -> Self {
+        self.features.push(level.to_owned());
         self
     }
 
@@ -189,8 +198,8 @@ impl Server {
     pub fn start(&mut self) -> Result<()> {
         if !self.data_dir().join("meta.properties").exists() {
             match &self.options.kind {
-                Kind::Kafka(libs) => oracle::format_storage(libs, &self.config(), CLUSTER_ID)?,
-                Kind::Milena(binary) => format_storage(binary, &self.config())?,
+                Kind::Kafka(libs) => oracle::format_storage(libs, &self.config(), CLUSTER_ID, &self.options.features)?,
+                Kind::Milena(binary) => format_storage(binary, &self.config(), &self.options.features)?,
             }
         }
         let log = File::options().create(true).append(true).open(self.log_path())?;
@@ -355,9 +364,10 @@ impl Drop for Server {
 }
 
 /// Formats the directories named in a `server.properties` file with Milena's own command.
-fn format_storage(binary: &Path, config: &Path) -> Result<()> {
+fn format_storage(binary: &Path, config: &Path, features: &[String]) -> Result<()> {
     let mut command = Command::new(binary);
     command.args(["storage", "format", "-t", CLUSTER_ID, "-c"]).arg(config);
+    command.args(features.iter().flat_map(|level| ["--feature", level]));
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
         bail!("storage format failed: {}", String::from_utf8_lossy(&output.stderr));
