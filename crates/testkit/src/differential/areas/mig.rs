@@ -160,6 +160,12 @@ fn upgrade(cx: &mut Context<'_>, what: &str) -> Result<Option<Value>> {
             let steps = [code(cx, &beat), code(cx, &again), again["generationId"].clone(), code(cx, &synced)];
             json!([fields(cx, &joined, &["errorCode", "memberEpoch"]), shown, steps])
         }
+        "malformed" => {
+            let member = Member::stable(cx, 5)?;
+            cx.create("t", 1, &[])?;
+            let refused = consumer(cx)?.beat()?;
+            json!([cx.names.normal(&refused), describe(cx, 0, &member.group)?["groupState"]])
+        }
         "not-synced" => {
             cx.coordinated()?;
             let topic = cx.create("t", 1, &[])?;
@@ -398,9 +404,21 @@ fn drop_topic(cx: &mut Context<'_>) -> Result<Value> {
     let mut consumer = Consumer::new(cx, 1)?;
     let (topic, other) = (consumer.topic.clone(), cx.create("u", 1, &[])?);
     consumer.body["subscribedTopicNames"] = json!([topic, other]);
+    assign_seldom(cx)?;
     consumer.beat()?;
     // Within the interval between two assignments.
     consumer.body = json!({"subscribedTopicNames": [topic]});
     let dropped = consumer.beat()?;
     Ok(cx.names.normal(&dropped))
+}
+
+/// Makes the interval between two assignments of the case's group so long that no server is too slow for it.
+fn assign_seldom(cx: &mut Context<'_>) -> Result<()> {
+    let (group, name, longest) = (cx.name("g"), "consumer.assignment.interval.ms", "15000");
+    let config = json!({"name": name, "configOperation": 0, "value": longest});
+    let resource = json!({"resourceType": 32, "resourceName": group, "configs": [config]});
+    cx.call("IncrementalAlterConfigs", 1, json!({"resources": [resource]}))?;
+    let asked = json!({"resources": [{"resourceType": 32, "resourceName": group, "configurationKeys": [name]}]});
+    let is_set = |told: &Value| told["results"][0]["configs"][0]["value"] == longest;
+    cx.until(|cx| cx.call("DescribeConfigs", 4, asked.clone()), is_set).map(drop)
 }
