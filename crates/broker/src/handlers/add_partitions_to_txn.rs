@@ -75,7 +75,7 @@ async fn serve<'r>(asked: &Asked<'r>, version: i16, services: &Services) -> Vec<
     let all = asked.topics.iter().flat_map(|topic| topic.partitions.iter().map(|partition| (&*topic.name, *partition)));
     let unique: BTreeSet<(&'r str, i32)> = all.collect();
     let partitions: Vec<(Str<'r>, i32)> = unique.iter().map(|(topic, at)| ((*topic).into(), *at)).collect();
-    let refused = if asked.id.is_empty() { None } else { refused(&partitions, version, &services.image()) };
+    let refused = refused(&partitions, version, &services.image());
     let is_as_asked = refused.is_none() && !asked.verify_only;
     let errors = match refused {
         Some(errors) => errors,

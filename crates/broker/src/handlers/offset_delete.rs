@@ -1,9 +1,8 @@
 //! OffsetDelete. There is one version.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use milena_coordinator::group::{Reply, Request};
 use milena_net::{Outgoing, Replies};
 use milena_protocol::messages::offset_delete_request::OffsetDeleteRequest;
@@ -23,7 +22,7 @@ pub const API: Api = Api::new(ApiKey::OFFSET_DELETE, 0..=0, Handler::Either(serv
 fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let mut request: OffsetDeleteRequest<'_> = call.request()?;
     let image = services.image();
-    let mut refused = Vec::new();
+    let mut refused = Refused::new();
     for topic in &mut request.topics {
         let found = image.topics().get(&topic.name);
         let exists = |partition: i32| found.is_some_and(|found| found.partition(partition).is_some());
@@ -33,8 +32,9 @@ fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -
             error_code: ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.0,
         });
         let partitions: Vec<_> = unknown.collect();
-        if !partitions.is_empty() {
-            refused.push(OffsetDeleteResponseTopic { name: topic.name.to_string().into(), partitions });
+        // A topic that does not exist is spoken of even where none of its partitions was named.
+        if !partitions.is_empty() || found.is_none() {
+            refused.entry(topic.name.to_string()).or_default().extend(partitions);
         }
         topic.partitions.retain(|partition| exists(partition.partition_index));
     }
@@ -48,30 +48,28 @@ fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -
     answer.send(call, replies, move |header, reply, out| write(header, reply, refused, out))
 }
 
-/// Puts what was refused behind what is answered, under one entry for each topic.
-fn add(refused: Vec<OffsetDeleteResponseTopic<'static>>, topics: &mut Vec<OffsetDeleteResponseTopic<'static>>) {
+/// What is not there, by topic.
+type Refused = IndexMap<String, Vec<OffsetDeleteResponsePartition>>;
+
+/// What the coordinator answers behind what was refused, each topic once; without refusals it is answered as it is.
+fn gathered(
+    mut refused: Refused,
+    answered: Vec<OffsetDeleteResponseTopic<'static>>,
+) -> Vec<OffsetDeleteResponseTopic<'static>> {
     if refused.is_empty() {
-        return;
+        return answered;
     }
-    let mut places: HashMap<String, usize> = HashMap::new();
-    for (at, topic) in topics.iter().enumerate() {
-        places.entry(topic.name.to_string()).or_insert(at);
+    for topic in answered {
+        refused.entry(topic.name.into_owned()).or_default().extend(topic.partitions);
     }
-    for topic in refused {
-        match places.entry(topic.name.to_string()) {
-            Entry::Occupied(at) => topics[*at.get()].partitions.extend(topic.partitions),
-            Entry::Vacant(at) => {
-                at.insert(topics.len());
-                topics.push(topic);
-            }
-        }
-    }
+    let topic = |(name, partitions): (String, _)| OffsetDeleteResponseTopic { name: name.into(), partitions };
+    refused.into_iter().map(topic).collect()
 }
 
 fn write(
     header: &Header<'_>,
     reply: Result<Reply, ErrorCode>,
-    refused: Vec<OffsetDeleteResponseTopic<'static>>,
+    refused: Refused,
     out: &mut Outgoing,
 ) -> Result<(), Refusal> {
     let mut response = match reply {
@@ -82,7 +80,7 @@ fn write(
         }
     };
     if response.error_code == 0 {
-        add(refused, &mut response.topics);
+        response.topics = gathered(refused, response.topics);
     }
     answer(header, out, &response).map(drop)
 }
@@ -100,9 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_stands_under_its_topic() {
-        let mut topics = vec![topic("a", &[0]), topic("b", &[1])];
-        add(vec![topic("b", &[2]), topic("c", &[3]), topic("c", &[4])], &mut topics);
-        assert_eq!(topics, [topic("a", &[0]), topic("b", &[1, 2]), topic("c", &[3, 4])]);
+    fn with_refusals_each_topic_stands_once() {
+        let answered = || vec![topic("b", &[1]), topic("c", &[0]), topic("c", &[0])];
+        assert_eq!(gathered(Refused::new(), answered()), answered());
+        let refused = [topic("a", &[]), topic("b", &[2])].map(|topic| (topic.name.to_string(), topic.partitions));
+        assert_eq!(
+            gathered(Refused::from(refused), answered()),
+            [topic("a", &[]), topic("b", &[2, 1]), topic("c", &[0, 0])]
+        );
     }
 }

@@ -23,6 +23,9 @@ use crate::services::Services;
 /// The id, and the epoch, of no producer.
 const NOBODY: i16 = -1;
 
+/// The version of transactions that nobody has: a marker with it can be written nowhere.
+const NO_VERSION: i8 = -1;
+
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::WRITE_TXN_MARKERS, 1..=2, Handler::Later(handle));
 
@@ -55,6 +58,10 @@ async fn write<'r>(asked: &'r WritableTxnMarker<'r>, services: &Services) -> Wri
     let is_nobody = asked.producer_id == i64::from(NOBODY) || asked.producer_epoch == NOBODY;
     let append = |topic: &str, index: i32| {
         if is_nobody {
+            return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
+        }
+        if asked.transaction_version == NO_VERSION {
+            services.replicas.topics().by_name(topic).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?.served(index)?;
             return Err(ErrorCode::UNKNOWN_SERVER_ERROR);
         }
         services.coordinators.markers().append(topic, index, marker)
