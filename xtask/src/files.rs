@@ -12,6 +12,7 @@ mod faces;
 mod failing;
 mod hanging;
 mod hops;
+mod killed;
 mod tools;
 
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ const PARTITIONS: i32 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     server: crate::target::Target,
-    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, faces, damaged, broken, failing
+    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, faces, damaged, broken, failing, killed
     #[arg(long)]
     only: Option<String>,
 }
@@ -43,7 +44,7 @@ pub(crate) struct Args {
 /// A part of the step: compares, and gives the number of comparisons.
 type Part = fn(&Options, &Path) -> Result<usize>;
 
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 10] = [
     ("left", left),
     ("dump", dumps),
     ("hops", hops),
@@ -53,6 +54,7 @@ const PARTS: [(&str, Part); 9] = [
     ("damaged", damaged::compare),
     ("broken", |options, _| broken::starts(options)),
     ("failing", |options, _| failing::disks(options)),
+    ("killed", |options, _| killed::storms(options)),
 ];
 
 /// Runs the check and says how much it covered.

@@ -48,7 +48,7 @@ pub(crate) fn settings(overrides: &[(&'static str, &'static str)]) -> Arc<Partit
 
 fn partition(disk: &Arc<SimDisk>, identity: &Arc<TopicIdentity>, index: i32, batches: &[&[i64]]) -> Arc<Partition> {
     let settings = settings(&[]);
-    let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
+    let params = OpenParams { clean: true, recovery_point: 0, log_start_offset: 0, cleaned_to: 0, now_ms: 0 };
     let directory = directory(disk);
     let (disk, dir) = (Arc::<SimDisk>::clone(disk), format!("/t-{index}"));
     let (log, _) = Log::open(disk, Path::new(&dir), Arc::clone(&settings.log), params).unwrap();

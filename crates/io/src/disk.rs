@@ -127,6 +127,10 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// Any prefix may have been written, and the file may have grown.
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], position: u64) -> io::Result<()>;
 
+    /// Where reading may go on without missing anything: every byte from `position` up to there is zero. `None` when only zeros follow, or
+    /// nothing. It is `position` itself where the file system does not know better.
+    fn skip_hole(&self, position: u64) -> io::Result<Option<u64>>;
+
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
 use rustix::io::Errno;
 
 use crate::disk::{Disk, DiskLock, Entry, File, Metadata, OpenMode};
@@ -222,6 +222,16 @@ impl File for RealFile {
             at += want as u64;
         }
         Ok(())
+    }
+
+    fn skip_hole(&self, position: u64) -> io::Result<Option<u64>> {
+        // The cursor that this moves is used by nobody.
+        match rustix::fs::seek(&*self.0, SeekFrom::Data(position)) {
+            Ok(data) => Ok(Some(data)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((position < self.len()?).then_some(position)),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     fn len(&self) -> io::Result<u64> {

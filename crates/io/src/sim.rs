@@ -434,6 +434,15 @@ impl SimFile {
         newest
     }
 
+    fn look<T>(&self, look: impl FnOnce(&Content) -> T) -> io::Result<T> {
+        let mut state = self.disk.state.lock();
+        state.alive()?;
+        if state.life != self.life {
+            return Err(power_is_off());
+        }
+        Ok(look(state.tree.content_mut(self.inode)))
+    }
+
     fn change<T>(&self, kind: StepKind, change: impl FnOnce(&mut Content, &mut SimRng, Outcome) -> T) -> io::Result<T> {
         let mut state = self.disk.state.lock();
         if state.life != self.life {
@@ -492,13 +501,12 @@ impl File for SimFile {
         })
     }
 
+    fn skip_hole(&self, position: u64) -> io::Result<Option<u64>> {
+        self.look(|content| content.skip_zeros(position))
+    }
+
     fn len(&self) -> io::Result<u64> {
-        let mut state = self.disk.state.lock();
-        state.alive()?;
-        if state.life != self.life {
-            return Err(power_is_off());
-        }
-        Ok(state.tree.content_mut(self.inode).len())
+        self.look(|content| content.len())
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {

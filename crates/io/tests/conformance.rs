@@ -73,6 +73,22 @@ fn truncating_cuts_and_grows_with_zeros_and_reserving_changes_no_length() {
 }
 
 #[test]
+fn a_hole_is_skipped_no_further_than_to_the_next_byte_that_is_not_zero() {
+    on_both(|disk, base| {
+        let file = disk.open(&base.join("f"), OpenMode::Create).unwrap();
+        assert_eq!(file.skip_hole(0).unwrap(), None);
+        file.truncate(1 << 20).unwrap();
+        file.write_at(b"x", 700_000).unwrap();
+        for position in [0, 5, 699_999, 700_000] {
+            let next = file.skip_hole(position).unwrap().unwrap();
+            assert!((position..=700_000).contains(&next), "{position}: {next}");
+        }
+        assert!(file.skip_hole(700_001).unwrap().is_none_or(|next| next > 700_000));
+        assert_eq!(file.skip_hole(1 << 20).unwrap(), None);
+    });
+}
+
+#[test]
 fn names_are_made_listed_renamed_and_removed() {
     on_both(|disk, base| {
         disk.create_dir_all(&base.join("a/b")).unwrap();

@@ -23,7 +23,7 @@ fn main() -> Result<(), Failure> {
         let mut batch = Vec::new();
         builder.finish(&mut Compressor::new(), &mut batch)?;
         let bare = bare_writes(&*disk, dir, &batch, count)?;
-        let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
+        let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, cleaned_to: 0, now_ms: 0 };
         let path = dir.join(format!("bench-{size}"));
         let (mut log, _) = Log::open(Arc::clone(&disk), &path, Arc::new(LogConfig::default()), params)?;
         let begun = cpu()?;

@@ -26,7 +26,7 @@ fn make(directory: &LogDirectory, count: i32) -> Result<(), Failure> {
     let mut logs = Vec::new();
     for partition in 0..count {
         let dir = directory.path().join(format!("topic-{partition}"));
-        let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
+        let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, cleaned_to: 0, now_ms: 0 };
         let (mut log, _) = Log::open(Arc::clone(directory.disk()), &dir, Arc::clone(&config), params)?;
         for at in 0..10 {
             let mut builder = BatchBuilder::new();
@@ -55,7 +55,7 @@ fn open(directory: &LogDirectory) -> Result<(), Failure> {
     let mut logs = Vec::new();
     for found in directory.partitions()? {
         let recovery_point = points.get(&found.name.topic, found.name.partition).unwrap_or(0);
-        let params = OpenParams { clean, recovery_point, log_start_offset: 0, now_ms: 0 };
+        let params = OpenParams { clean, recovery_point, log_start_offset: 0, cleaned_to: 0, now_ms: 0 };
         let path: PathBuf = found.path;
         logs.push(Log::open(Arc::clone(&disk), &path, Arc::clone(&config), params)?.0);
     }

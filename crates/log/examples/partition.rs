@@ -27,7 +27,7 @@ fn main() -> Result<(), Failure> {
 }
 
 fn params(clean: bool, recovery_point: i64) -> OpenParams {
-    OpenParams { clean, recovery_point, log_start_offset: 0, now_ms: 0 }
+    OpenParams { clean, recovery_point, log_start_offset: 0, cleaned_to: 0, now_ms: 0 }
 }
 
 fn make(dir: &Path, count: i64, segment_bytes: u64, crash: bool) -> Result<(), Failure> {

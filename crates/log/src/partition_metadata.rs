@@ -24,8 +24,9 @@ pub fn read_topic_id(disk: &dyn Disk, dir: &Path) -> Result<Option<String>> {
     let Some(text) = read_text(disk, &path)?.filter(|text| !is_torn(text)) else { return Ok(None) };
     let mut lines = text.lines().map(|line| line.split_once(':').map(|(key, value)| (key.trim(), value.trim())));
     match (lines.next().flatten(), lines.next().flatten(), lines.next()) {
-        (Some(("version", "0")), Some(("topic_id", id)), None) if is_id(id) => Ok(Some(id.to_owned())),
-        (Some(("version", "0")), ..) => Err(bad(&path, "line 2: no topic id")),
+        // As Kafka reads it: what stands before the colons says nothing.
+        (Some((_, "0")), Some((_, id)), None) if is_id(id) => Ok(Some(id.to_owned())),
+        (Some((_, "0")), ..) => Err(bad(&path, "line 2: no topic id")),
         _ => Err(bad(&path, "line 1: unknown version")),
     }
 }
@@ -111,6 +112,9 @@ mod tests {
             file.write_at(left, 0).unwrap();
             assert_eq!(read_topic_id(&disk, dir).unwrap(), None);
         }
+        file.truncate(0).unwrap();
+        file.write_at(format!("version: 0\ntnpic_id: {ID}").as_bytes(), 0).unwrap();
+        assert_eq!(read_topic_id(&disk, dir).unwrap().as_deref(), Some(ID));
         file.truncate(0).unwrap();
         file.write_at(b"version: 0\ntopic_id: VUK78uoJyllVz+GqkcCBCA", 0).unwrap();
         assert!(read_topic_id(&disk, dir).is_err());

@@ -151,12 +151,14 @@ pub(crate) fn sound_behind(file: &dyn File, from: u64, end: u64, least: i64) -> 
     let buf = vec![0; BUFFER.min((end - from) as usize)];
     let mut window = Window { file, buf, start: 0, len: 0 };
     let mut left_to_sum = (end - from).saturating_mul(MOST_SUMMED);
-    let mut at = from;
+    let Some(mut at) = skip_hole(file, from)? else { return Ok(false) };
     while at + BATCH_OVERHEAD as u64 <= end {
         let bytes = window.at(at, BATCH_OVERHEAD)?;
         let magic = bytes.iter().skip(MAGIC_AT).position(|byte| byte.cast_signed() == milena_records::MAGIC);
         let Some(ahead) = magic else {
-            at += (bytes.len() - MAGIC_AT) as u64;
+            let behind = at + (bytes.len() - MAGIC_AT) as u64;
+            let Some(next) = skip_hole(file, behind)? else { return Ok(false) };
+            at = next;
             continue;
         };
         at += ahead as u64;
@@ -172,6 +174,12 @@ pub(crate) fn sound_behind(file: &dyn File, from: u64, end: u64, least: i64) -> 
         at += 1;
     }
     Ok(false)
+}
+
+/// Where the first batch at or behind `at` may begin: its magic is not zero. A preallocated file is a hole for the most part.
+fn skip_hole(file: &dyn File, at: u64) -> io::Result<Option<u64>> {
+    let magic = MAGIC_AT as u64;
+    Ok(file.skip_hole(at + magic)?.map(|data| at.max(data - magic)))
 }
 
 /// Reads the batch at `position` and checks length, magic and checksum. The inner error says what is wrong with it.
@@ -207,4 +215,32 @@ pub(crate) fn check_batch(
         return Ok(Err(format!("CRC is {:#010x} in the header, {computed:#010x} over the bytes", header.crc)));
     }
     Ok(Ok(header))
+}
+
+#[cfg(test)]
+mod tests {
+    use milena_io::{Disk, FileExt, OpenMode, RealDisk};
+    use milena_records::BatchBuilder;
+
+    use super::*;
+
+    #[test]
+    fn a_hole_is_passed_over_however_long_it_is_and_what_stands_at_its_end_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = RealDisk::new().open(&dir.path().join("f"), OpenMode::Create).unwrap();
+        let end = 1 << 43;
+        file.write_at(b"damage", 0).unwrap();
+        file.truncate(end).unwrap();
+        assert!(!sound_behind(&*file, 0, end, 0).unwrap());
+        let mut builder = BatchBuilder::new().base_offset(7);
+        builder.push(0, None, Some(b"value"), &[]);
+        let batch = builder.build().unwrap();
+        // The first bytes of its offset are zeros in front of a page.
+        for at in [(1 << 40) - 6, end - batch.len() as u64] {
+            file.truncate(0).unwrap();
+            file.truncate(end).unwrap();
+            file.write_at(&batch, at).unwrap();
+            assert!(sound_behind(&*file, 0, end, 7).unwrap(), "{at}");
+        }
+    }
 }

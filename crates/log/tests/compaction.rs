@@ -6,12 +6,14 @@ mod common;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{dir, disk, index_entries, names, open, read_from};
 use milena_io::{Disk, FaultKind, FileExt, Rng, SimDisk, SimRng};
 use milena_log::{
-    CleanError, CleanTask, Cleaned, Cleaner, CleanerConfig, CleaningLimits, Host, Log, LogConfig, Marker, ProducerState,
+    CleanError, CleanTask, Cleaned, Cleaner, CleanerConfig, CleaningLimits, Host, Log, LogConfig, Marker, OpenParams,
+    ProducerState,
 };
 use milena_records::{Batch, BatchBuilder, Compression, Compressor, Decompressor, EndTransaction, batches};
 use milena_testkit::rounds;
@@ -533,4 +535,37 @@ fn what_can_be_cleaned_ends_at_the_stable_offset_the_lag_and_the_last_segment() 
     assert_eq!(with(&|it| it.max_lag_ms = 650, Some(1)), (1, 4, 1, 3, 150));
     assert!(log.cleanable(Some(99), &limits(1000)).unwrap().reset);
     assert!(log.cleanable(Some(4), &limits(1000)).unwrap().ratio() == 0.0);
+}
+
+#[test]
+fn what_compaction_has_left_is_no_hole_to_a_start_that_reads_it_under_another_policy() {
+    let disk = disk(1);
+    let config = LogConfig { segment_bytes: 160, ..config() };
+    let (mut log, _) = open(&disk, &config, false, 0);
+    for key in ["x", "a", "b", "a", "z"] {
+        let mut builder = BatchBuilder::new();
+        builder.push(100, Some(key.as_bytes()), Some(b"v"), &[]);
+        log.append(&mut [&mut builder.build().unwrap()], &[], 0, 0).unwrap();
+    }
+    assert_eq!(log.segment_base_offsets().collect::<Vec<_>>(), [0, 2, 4]);
+    let log = Mutex::new(log);
+    clean(&disk, &log, 0, 0).unwrap();
+    let log = log.into_inner();
+    let left = read_from(&log, 0, 700);
+    let offsets: Vec<_> = batches(&left).map(|batch| batch.unwrap().base_offset()).collect();
+    assert_eq!(offsets, [0, 2, 3, 4], "the first segment has lost its end");
+    drop(log);
+    disk.kill_process();
+    let plain = Arc::new(LogConfig { compact: false, ..config });
+    let reopen = |cleaned_to| {
+        let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, cleaned_to, now_ms: 0 };
+        Log::open(Arc::new(disk.clone()), &dir(), Arc::clone(&plain), params).unwrap()
+    };
+    let (log, recovery) = reopen(4);
+    assert_eq!((recovery.cut_at, log.log_end_offset()), (None, 5), "{recovery:?}");
+    assert_eq!(read_from(&log, 0, 700), left);
+    drop(log);
+    disk.kill_process();
+    // Nothing says that compaction has been there.
+    assert_eq!(reopen(0).1.cut_at, Some(1));
 }

@@ -309,7 +309,8 @@ fn leftovers_of_deletion_and_compaction_are_removed_or_completed() {
 fn a_log_that_ends_below_its_start_offset_begins_anew_there() {
     let disk = disk(1);
     closed(&disk);
-    let params = milena_log::OpenParams { clean: false, recovery_point: 0, log_start_offset: 200, now_ms: 0 };
+    let params =
+        milena_log::OpenParams { clean: false, recovery_point: 0, log_start_offset: 200, cleaned_to: 0, now_ms: 0 };
     let open = || Log::open(std::sync::Arc::new(disk.clone()), &dir(), std::sync::Arc::new(small()), params).unwrap();
     let (mut log, recovery) = open();
     assert_eq!((log.log_start_offset(), log.log_end_offset(), recovery.cut_at), (200, 200, Some(200)));

@@ -178,7 +178,7 @@ fn start(disk: &SimDisk, preallocate: bool) -> Result<(LogDirectory, Log, Recove
         |which| directory.read_checkpoint(which).map(|offsets| offsets.get("t", 0).filter(|_| found).unwrap_or(0));
     let recovery_point = checkpointed(Checkpoint::RecoveryPoint)?;
     let log_start_offset = checkpointed(Checkpoint::LogStart)?;
-    let params = OpenParams { clean, recovery_point, log_start_offset, now_ms: 0 };
+    let params = OpenParams { clean, recovery_point, log_start_offset, cleaned_to: 0, now_ms: 0 };
     let (log, recovery) = Log::open(Arc::new(disk.clone()), &dir(), Arc::new(config(preallocate)), params)?;
     Ok((directory, log, recovery, clean))
 }
@@ -318,7 +318,8 @@ impl World {
                 self.deleted.clear();
                 self.directory.write_checkpoint(Checkpoint::RecoveryPoint, &Offsets::default())?;
                 self.directory.write_checkpoint(Checkpoint::LogStart, &Offsets::default())?;
-                let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
+                let params =
+                    OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, cleaned_to: 0, now_ms: 0 };
                 let opened =
                     Log::open(Arc::new(self.disk.clone()), &dir(), Arc::new(config(self.preallocate)), params)?.0;
                 std::mem::replace(&mut self.log, opened).delete()?;

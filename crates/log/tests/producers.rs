@@ -69,6 +69,24 @@ fn an_append_of_refused_batches_only_writes_nothing() {
 }
 
 #[test]
+fn a_start_after_a_kill_knows_the_last_five_batches_that_it_has_read_also_before_a_roll() {
+    let disk = disk(1);
+    let mut log = forty(&disk);
+    log.roll(0).unwrap();
+    write(&mut log, 40..41);
+    disk.kill_process();
+    let (mut log, _) = open(&disk, &small(), false, 0);
+    let again = |number: i32| {
+        let (first_offset, timestamp) = (i64::from(number) * 2, 1000 + i64::from(number));
+        Unwritten::Duplicate { first_offset, timestamp }
+    };
+    for number in 36..41 {
+        assert_eq!(unwritten(&mut log, &[nth(7, number)]), [(0, again(number))]);
+    }
+    assert_eq!(unwritten(&mut log, &[nth(7, 35)]), [(0, Unwritten::OutOfOrderSequence)]);
+}
+
+#[test]
 fn a_snapshot_stands_at_each_roll_and_at_the_end_of_a_clean_stop() {
     let disk = disk(1);
     let mut log = forty(&disk);
@@ -219,7 +237,7 @@ fn deleting_records_forgets_no_producer() {
             log.close().unwrap();
         }
         drop(log);
-        let params = OpenParams { clean, recovery_point: 80, log_start_offset: 80, now_ms: 0 };
+        let params = OpenParams { clean, recovery_point: 80, log_start_offset: 80, cleaned_to: 0, now_ms: 0 };
         let opened = Log::open(std::sync::Arc::new(disk.clone()), &dir(), small().into(), params);
         let mut log = opened.unwrap().0;
         assert!(matches!(unwritten(&mut log, &[nth(7, 39)])[..], [(0, Unwritten::Duplicate { first_offset: 78, .. })]));
@@ -247,7 +265,7 @@ fn silent_producers_are_forgotten_by_time_and_not_taken_from_a_snapshot() {
     log.expire_producers(1099);
     assert_eq!(log.producers().count(), 2);
     log.close().unwrap();
-    let params = OpenParams { clean: true, recovery_point: 3, log_start_offset: 0, now_ms: 1100 };
+    let params = OpenParams { clean: true, recovery_point: 3, log_start_offset: 0, cleaned_to: 0, now_ms: 1100 };
     let mut log = Log::open(std::sync::Arc::new(disk), &dir(), config.into(), params).unwrap().0;
     let ids = |log: &Log| log.producers().map(|state| state.producer_id).collect::<Vec<_>>();
     assert_eq!(ids(&log), [8]);

@@ -346,7 +346,7 @@ fn a_producer_with_an_open_transaction_is_not_forgotten() {
     log.expire_producers(i64::MAX);
     assert_eq!(log.producers().map(|state| state.producer_id).collect::<Vec<_>>(), [1]);
     log.close().unwrap();
-    let params = OpenParams { clean: true, recovery_point: 8, log_start_offset: 0, now_ms: i64::MAX };
+    let params = OpenParams { clean: true, recovery_point: 8, log_start_offset: 0, cleaned_to: 0, now_ms: i64::MAX };
     let log = Log::open(std::sync::Arc::new(disk), &dir(), config().into(), params).unwrap().0;
     assert_eq!(log.first_unstable_offset(), Some(0));
 }

@@ -135,7 +135,7 @@ impl MetadataLog {
         snapshot::remove_remains(&*disk, &dir)?;
         let config =
             LogConfig { segment_bytes: options.segment_bytes, segment_ms: options.segment_ms, ..LogConfig::default() };
-        let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms };
+        let params = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, cleaned_to: 0, now_ms };
         let (mut log, recovery) = Log::open(disk.clone(), &dir, Arc::new(config), params)?;
         if let Some(offset) = recovery.cut_at {
             let reason = recovery.reason.as_deref().unwrap_or("the batch is incomplete");

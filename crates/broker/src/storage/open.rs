@@ -162,13 +162,14 @@ impl Storage {
         let clean = directory.clean().is_some();
         for found in std::mem::take(&mut *directory.found.lock()) {
             let (topic, index) = (found.name.topic, found.name.partition);
+            let cleaned_to = checkpoints.get(Checkpoint::Cleaner, &topic, index);
             let params = OpenParams {
                 clean,
                 recovery_point: checkpoints.get(Checkpoint::RecoveryPoint, &topic, index).unwrap_or(0),
                 log_start_offset: checkpoints.get(Checkpoint::LogStart, &topic, index).unwrap_or(0),
+                cleaned_to: cleaned_to.unwrap_or(0),
                 now_ms: self.clock.now_ms(),
             };
-            let cleaned_to = checkpoints.get(Checkpoint::Cleaner, &topic, index);
             let place = Place { directory: at, path: found.path, params, cleaned_to };
             match found.name.kind {
                 DirKind::Current => drop(places.current.insert((topic, index), place)),

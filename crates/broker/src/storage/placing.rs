@@ -82,7 +82,8 @@ impl Storage {
         settings: &PartitionSettings,
         log_start_offset: i64,
     ) -> Result<Log, LogError> {
-        let params = OpenParams { clean: true, recovery_point: 0, log_start_offset, now_ms: self.clock.now_ms() };
+        let params =
+            OpenParams { clean: true, recovery_point: 0, log_start_offset, cleaned_to: 0, now_ms: self.clock.now_ms() };
         let (log, _) = Log::open(Arc::clone(&self.disk), path, Arc::clone(&settings.log), params)?;
         milena_log::write_topic_id_unsynced(&*self.disk, path, &topic.id.to_string())?;
         Ok(log)

@@ -50,6 +50,12 @@ impl Content {
         len
     }
 
+    /// Position of the next byte that is not zero.
+    pub(super) fn skip_zeros(&self, position: u64) -> Option<u64> {
+        let rest = self.live.get(position as usize..)?;
+        rest.iter().position(|byte| *byte != 0).map(|zeros| position + zeros as u64)
+    }
+
     fn change(&mut self, change: Change) {
         change.apply(&mut self.live);
         self.pending.push(change);

@@ -29,6 +29,8 @@ pub struct OpenParams {
     pub recovery_point: i64,
     /// From `log-start-offset-checkpoint`; 0 without an entry. Where a new log begins.
     pub log_start_offset: i64,
+    /// From `cleaner-offset-checkpoint`; 0 without an entry. Below it compaction has been, whatever the topic's policy is now.
+    pub cleaned_to: i64,
     /// Wall clock, ms since 1970.
     pub now_ms: i64,
 }
@@ -80,6 +82,7 @@ impl Log {
             epochs: EpochCache::default(),
             epochs_in_file: None,
             recovered_from: None,
+            producers: None,
         };
         let entries = loader.tidy()?;
         let mut found = loader.load_segments(&entries)?;
@@ -99,6 +102,8 @@ struct Loader {
     epochs_in_file: Option<Vec<EpochEntry>>,
     /// Base offset of the first segment that was recovered.
     recovered_from: Option<i64>,
+    /// The producers as the recovery has met them: with the last batches of each, of which a snapshot tells one.
+    producers: Option<Producers>,
 }
 
 /// What was there before.
@@ -326,6 +331,7 @@ impl Loader {
             }
         }
         self.recovered_from = Some(first);
+        self.producers = Some(producers);
         Ok(end)
     }
 
@@ -390,7 +396,7 @@ impl Loader {
         if base < end {
             return Some(format!("the next segment begins at {base}, below {end}"));
         }
-        let compacted = self.config.compact || before.has_gaps;
+        let compacted = self.config.compact || before.has_gaps || base <= self.params.cleaned_to;
         (base > end && !compacted).then(|| format!("the next segment begins at {base}, {end} is missing"))
     }
 
@@ -456,6 +462,7 @@ impl Loader {
         }
         self.epochs.clear();
         self.recovered_from = None;
+        self.producers = None;
         Segment::create(&self.home, self.params.log_start_offset.max(0), self.config.new_length())
     }
 
@@ -476,7 +483,8 @@ impl Loader {
         unchanged += self.epochs.version() - without_records;
         self.epochs.truncate_from_start(log_start_offset);
         self.load_aborted(&mut segments, end, found)?;
-        let restored = restore(&self.source(&segments, end), &found.snapshots)?;
+        let mut restored = restore(&self.source(&segments, end), &found.snapshots)?;
+        restored.producers = self.producers.take().unwrap_or(restored.producers);
         if !origin.created {
             // Thousands of logs hold no file open that only a start has looked into.
             segments.iter_mut().for_each(Segment::release);

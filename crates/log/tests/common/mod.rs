@@ -88,7 +88,7 @@ pub(crate) fn small() -> LogConfig {
 }
 
 pub(crate) fn open(disk: &SimDisk, config: &LogConfig, clean: bool, recovery_point: i64) -> (Log, Recovery) {
-    let params = OpenParams { clean, recovery_point, log_start_offset: 0, now_ms: 0 };
+    let params = OpenParams { clean, recovery_point, log_start_offset: 0, cleaned_to: 0, now_ms: 0 };
     Log::open(Arc::new(disk.clone()), &dir(), Arc::new(config.clone()), params).unwrap()
 }
 

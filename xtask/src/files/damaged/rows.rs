@@ -7,6 +7,8 @@ use anyhow::{Context, Result, bail};
 
 /// Bytes that a file of zeros has at least.
 const LEAST: usize = 20;
+/// Begins a damage: the file is there, with the bytes of the one beside it that is named.
+const LIKE: &str = "like ";
 /// The directory of a partition in the column of files.
 const PARTITION: &str = "T/";
 /// The directory of the metadata log.
@@ -91,7 +93,14 @@ impl Row {
         if path.exists() {
             fs::remove_file(&path)?;
         }
-        if let Some(bytes) = damaged(&self.damage, sound)? {
+        let dir = path.parent().context("a directory")?;
+        let bytes = match self.damage.strip_prefix(LIKE) {
+            Some(other) => Some(fs::read(dir.join(other)).with_context(|| other.to_owned())?),
+            None => damaged(&self.damage, sound)?,
+        };
+        if let Some(bytes) = bytes {
+            // What one process leaves to the next one may be a directory of its own.
+            fs::create_dir_all(dir)?;
             fs::write(&path, bytes)?;
         }
         Ok(())

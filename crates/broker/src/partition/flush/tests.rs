@@ -12,7 +12,8 @@ use crate::flusher::Flusher;
 use crate::partition::TopicIdentity;
 use crate::test_partitions::{directory, settings};
 
-const PARAMS: OpenParams = OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, now_ms: 0 };
+const PARAMS: OpenParams =
+    OpenParams { clean: false, recovery_point: 0, log_start_offset: 0, cleaned_to: 0, now_ms: 0 };
 
 /// Partitions of one topic on a disk of their own.
 struct World {
