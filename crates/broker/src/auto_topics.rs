@@ -65,7 +65,7 @@ mod tests {
         file.file("server.properties".as_ref(), &format!("{node}{settings}")).unwrap();
         let (image, config) = (image([broker(1, false)]), BrokerConfig::load(&file).unwrap());
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        let records = records(View { image: &image, config: &config }, &names);
+        let records = records(View { image: &image, kraft_version: 0, config: &config }, &names);
         let topics = records.iter().filter(|record| matches!(record, MetadataRecord::Topic(_))).count();
         (topics, records.len() - topics)
     }

@@ -11,6 +11,7 @@ use milena_metadata::VersionedRecord;
 use milena_quorum::MetadataLog;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::features::{self, Registrations};
 use crate::publisher::Publisher;
 use crate::replica_directories;
 use crate::services::Live;
@@ -95,10 +96,11 @@ impl Controller {
         log: MetadataLog,
         live: Arc<Live>,
         publisher: Publisher,
+        node: Registrations,
         clock: Arc<dyn Clock>,
     ) -> std::io::Result<(Self, ControllerHandle)> {
         let (changes, queue) = mpsc::channel(QUEUE);
-        let run = move || run(log, &live, &publisher, &*clock, queue);
+        let run = move || run(log, &live, &publisher, &node, &*clock, queue);
         let thread = std::thread::Builder::new().name("controller".into()).spawn(run)?;
         Ok((Self { thread }, ControllerHandle { changes }))
     }
@@ -113,13 +115,15 @@ fn run(
     mut log: MetadataLog,
     live: &Live,
     publisher: &Publisher,
+    node: &Registrations,
     clock: &dyn Clock,
     mut queue: mpsc::Receiver<Change>,
 ) -> MetadataLog {
     while let Some(change) = queue.blocking_recv() {
         let (image, config) = (live.image.load_full(), live.config.load_full());
-        let Some((records, answer)) = decide(change, View { image: &image, config: &config }) else { continue };
-        let committed = records.is_empty() || commit(&mut log, records, publisher, clock.now_ms());
+        let view = View { image: &image, kraft_version: log.kraft_version(), config: &config };
+        let Some((records, answer)) = decide(change, view) else { continue };
+        let committed = records.is_empty() || commit(&mut log, records, publisher, node, clock.now_ms());
         answer(committed);
         publisher.make_missing();
         replica_directories::tell(&mut log, publisher, clock.now_ms());
@@ -138,22 +142,26 @@ fn decide(change: Change, view: View<'_>) -> Option<(Records, Answer)> {
 }
 
 /// Makes records durable, then visible.
-fn commit(log: &mut MetadataLog, records: Records, publisher: &Publisher, now_ms: i64) -> bool {
+fn commit(
+    log: &mut MetadataLog,
+    mut records: Records,
+    publisher: &Publisher,
+    node: &Registrations,
+    now_ms: i64,
+) -> bool {
     let version = log.image().features().metadata_version();
-    let records: Vec<_> = records.into_iter().map(|record| VersionedRecord::at(record, version)).collect();
-    match log.append(&records, now_ms) {
-        Ok(appended) => {
-            publisher.follow(appended.loaded);
-            true
-        }
-        Err(error) => {
-            tracing::error!(%error, "the metadata log can't be written");
-            if error.is_disk_failure() {
-                publisher.storage.metadata_failed();
-            }
-            false
-        }
+    let committed = features::raise_kraft_version(log, &mut records, publisher, node, now_ms).and_then(|()| {
+        let records: Vec<_> = records.into_iter().map(|record| VersionedRecord::at(record, version)).collect();
+        let appended = log.append(&records, now_ms)?;
+        publisher.follow(appended.loaded);
+        features::follow(log, publisher, node, version, now_ms)
+    });
+    let Err(error) = committed else { return true };
+    tracing::error!(%error, "the metadata log can't be written");
+    if error.is_disk_failure() {
+        publisher.storage.metadata_failed();
     }
+    false
 }
 
 #[cfg(test)]
@@ -168,7 +176,7 @@ mod tests {
         let (image, config) = (Image::default(), BrokerConfig::load(&Settings::new()).unwrap());
         let (send, receive) = oneshot::channel::<Result<(), ControllerError>>();
         let change = with_answer(|_| panic!("a bad decision"), send);
-        assert!(decide(change, View { image: &image, config: &config }).is_none());
+        assert!(decide(change, View { image: &image, kraft_version: 0, config: &config }).is_none());
         assert!(receive.blocking_recv().is_err());
     }
 
@@ -180,7 +188,7 @@ mod tests {
             let (image, config) = (Image::default(), BrokerConfig::load(&Settings::new()).unwrap());
             for _ in 0..2 {
                 let change = queue.blocking_recv().unwrap();
-                if let Some((_, answer)) = decide(change, View { image: &image, config: &config }) {
+                if let Some((_, answer)) = decide(change, View { image: &image, kraft_version: 0, config: &config }) {
                     answer(true);
                 }
             }

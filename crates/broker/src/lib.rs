@@ -10,6 +10,7 @@ pub mod coordinators;
 pub mod decided;
 pub mod disk_threads;
 pub mod dispatch;
+pub mod features;
 pub mod fetch_sessions;
 pub mod flusher;
 pub mod handlers;

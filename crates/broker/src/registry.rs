@@ -106,6 +106,7 @@ pub static APIS: &[Api] = &[
     handlers::list_partition_reassignments::API,
     handlers::offset_delete::API,
     handlers::describe_quorum::API,
+    handlers::update_features::API,
     handlers::describe_cluster::API,
     handlers::describe_producers::API,
     handlers::unregister_broker::API,
@@ -115,6 +116,8 @@ pub static APIS: &[Api] = &[
     handlers::consumer_group_describe::API,
     handlers::list_config_resources::API,
     handlers::describe_topic_partitions::API,
+    handlers::add_raft_voter::API,
+    handlers::remove_raft_voter::API,
 ];
 
 /// Finds an API by its key.

@@ -6,6 +6,7 @@ use arc_swap::{ArcSwap, Guard};
 use milena_config::BrokerConfig;
 use milena_io::Clock;
 use milena_protocol::ErrorCode;
+use milena_quorum::MetadataLog;
 use milena_raft::VoterSet;
 
 use crate::auto_topics::AutoTopics;
@@ -73,6 +74,24 @@ pub struct Live {
     pub image: ArcSwap<Published>,
     /// The broker's settings.
     pub config: ArcSwap<BrokerConfig>,
+    /// What the quorum's own log says.
+    pub voting: ArcSwap<Voting>,
+}
+
+/// What the quorum's own log says, and the metadata image has no word of.
+#[derive(Debug, Clone, Default)]
+pub struct Voting {
+    /// Level of `kraft.version`.
+    pub kraft_version: i16,
+    /// Who votes.
+    pub voters: VoterSet,
+}
+
+impl Voting {
+    /// What a metadata log says now.
+    pub fn of(log: &MetadataLog) -> Self {
+        Self { kraft_version: log.kraft_version(), voters: log.voters().clone() }
+    }
 }
 
 /// Identity of this node.
@@ -81,8 +100,4 @@ pub struct Node {
     pub id: i32,
     /// The cluster's id.
     pub cluster_id: String,
-    /// Level of `kraft.version` in the quorum's own log; the metadata image has no word of it.
-    pub kraft_version: i16,
-    /// Who votes in the quorum, which the metadata image has no word of either.
-    pub voters: VoterSet,
 }

@@ -21,23 +21,27 @@
 
 mod cluster;
 mod configs;
+mod features;
 mod groups;
 mod leaders;
 mod log_dirs;
 mod offsets;
+mod quorum;
+mod reassignments;
 mod records;
 mod topics;
 mod transactions;
 
-pub use cluster::{ApiRange, BrokerDescription, ClusterDescription, Endpoints, Feature, Features};
+pub use cluster::{ApiRange, BrokerDescription, ClusterDescription, Endpoints};
 pub use configs::{ConfigChange, ConfigEntry, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType};
+pub use features::{Feature, FeatureUpdate, Features, UpgradeType};
 pub use groups::{GroupDescription, GroupListing, GroupMember};
 pub use log_dirs::{LogDir, ReplicaInfo, ReplicaMove};
 pub use offsets::CommittedOffset;
+pub use quorum::{QuorumDescription, QuorumReplica, VoterEndpoint};
+pub use reassignments::{ElectionType, Reassignment};
 pub use records::{ListedOffset, OffsetSpec};
-pub use topics::{
-    CreatedTopic, NewPartitions, NewTopic, PartitionDescription, Reassignment, TopicDescription, TopicListing,
-};
+pub use topics::{CreatedTopic, NewPartitions, NewTopic, PartitionDescription, TopicDescription, TopicListing};
 pub use transactions::{ProducerState, TransactionDescription, TransactionFilter, TransactionListing};
 
 use std::collections::BTreeMap;

@@ -9,6 +9,7 @@
 //! | `alter_configs`, `config_records` | AlterConfigs and IncrementalAlterConfigs |
 //! | `elect_leaders`, `reassignments` | who leads a partition, and which brokers have it |
 //! | `unregister_broker` | brokers that will not come back |
+//! | `update_features` | which levels the features of the cluster have |
 //! | `producer_ids` | blocks of producer ids |
 //! | `view`, `limits`, `error` | what decisions read, how much they may change, why something is refused |
 
@@ -29,6 +30,7 @@ mod reassignments;
 #[cfg(test)]
 mod testing;
 mod unregister_broker;
+mod update_features;
 mod view;
 
 pub use alter_configs::{AlterOutcome, alter_configs, incremental_alter_configs};
@@ -43,4 +45,5 @@ pub use name::{MAX_NAME_LENGTH, validate_topic_name};
 pub use producer_ids::{PRODUCER_ID_BLOCK, ProducerIdBlock, allocate_producer_ids};
 pub use reassignments::{alter_partition_reassignments, list_partition_reassignments, refuse_reassignments};
 pub use unregister_broker::{refuse_unregistration, unregister_broker};
+pub use update_features::{refuse_features, update_features};
 pub use view::{Records, View};

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use milena_config::{BrokerConfig, Settings};
-use milena_metadata::{Broker, Image};
+use milena_metadata::{Broker, Image, VersionRange};
+use milena_protocol::messages::register_broker_record::BrokerFeature;
 use milena_protocol::messages::{FeatureLevelRecord, RegisterBrokerRecord};
 use milena_protocol::{MetadataRecord, Uuid};
 
@@ -17,7 +18,10 @@ pub(crate) fn broker(id: i32) -> Broker {
         epoch: i64::from(id),
         incarnation_id: Uuid::ONE,
         listeners: Vec::new(),
-        features: Default::default(),
+        features: milena_metadata::features()
+            .iter()
+            .map(|feature| (feature.name.to_owned(), VersionRange { min: feature.min, max: feature.max }))
+            .collect(),
         rack: None,
         fenced: false,
         in_controlled_shutdown: false,
@@ -36,10 +40,16 @@ pub(crate) fn image(brokers: impl IntoIterator<Item = Broker>) -> Image {
 }
 
 fn registration(broker: &Broker) -> MetadataRecord<'static> {
+    let feature = |(name, range): (&String, &VersionRange)| BrokerFeature {
+        name: name.clone().into(),
+        min_supported_version: range.min,
+        max_supported_version: range.max,
+    };
     RegisterBrokerRecord {
         broker_id: broker.id,
         incarnation_id: broker.incarnation_id,
         broker_epoch: broker.epoch,
+        features: broker.features.iter().map(feature).collect(),
         rack: broker.rack.clone().map(Cow::Owned),
         fenced: broker.fenced,
         in_controlled_shutdown: broker.in_controlled_shutdown,
@@ -70,16 +80,17 @@ pub(crate) fn config(lines: &str) -> BrokerConfig {
 pub(crate) struct Node {
     pub(crate) image: Image,
     pub(crate) config: BrokerConfig,
+    pub(crate) kraft_version: i16,
 }
 
 impl Node {
     /// Node 1 alone, nothing else set.
     pub(crate) fn new() -> Self {
-        Self { image: image([broker(1)]), config: config("") }
+        Self { image: image([broker(1)]), config: config(""), kraft_version: 0 }
     }
 
     pub(crate) fn view(&self) -> View<'_> {
-        View { image: &self.image, config: &self.config }
+        View { image: &self.image, kraft_version: self.kraft_version, config: &self.config }
     }
 
     /// Appends records.

@@ -13,6 +13,8 @@ pub type Records = Vec<MetadataRecord<'static>>;
 pub struct View<'a> {
     /// The cluster's metadata, with everything that was decided before.
     pub image: &'a Image,
+    /// The level of `kraft.version`, which the image has no word of.
+    pub kraft_version: i16,
     /// The deciding node's settings, dynamic ones included: defaults of topics, limits of groups, what is allowed.
     pub config: &'a BrokerConfig,
 }

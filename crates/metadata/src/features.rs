@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use crate::version::{MetadataVersion, MetadataVersionError};
 
 /// Name of the feature whose level is the metadata version.
-pub(crate) const METADATA_VERSION: &str = "metadata.version";
+pub const METADATA_VERSION: &str = "metadata.version";
 /// Name of the feature that is written as control records of the quorum, never as a feature level record.
-pub(crate) const KRAFT_VERSION: &str = "kraft.version";
-const ELR_VERSION: &str = "eligible.leader.replicas.version";
+pub const KRAFT_VERSION: &str = "kraft.version";
+/// Name of the feature whose level 1 has eligible leader replicas kept.
+pub const ELR_VERSION: &str = "eligible.leader.replicas.version";
 const GROUP_VERSION: &str = "group.version";
 const SHARE_VERSION: &str = "share.version";
 const STREAMS_VERSION: &str = "streams.version";

@@ -22,7 +22,10 @@ pub use cluster::{Broker, Cluster, Controller, Endpoint, VersionRange};
 pub use configs::{ConfigMap, ConfigResource, ConfigResourceType, Configs};
 pub use delta::{Delta, TopicsDelta};
 pub use error::ReplayError;
-pub use features::{Feature, FeatureError, Features, bootstrap_features, feature, features};
+pub use features::{
+    ELR_VERSION, Feature, FeatureError, Features, KRAFT_VERSION, METADATA_VERSION, bootstrap_features, feature,
+    features,
+};
 pub use image::{Image, Provenance};
 pub use loader::{Loaded, Loader};
 pub use partition::{

@@ -82,6 +82,13 @@ impl MetadataVersion {
         NAMES[usize::from((self.0 - Self::MINIMUM.0).unsigned_abs())]
     }
 
+    /// Whether records of this version would be lost with an older one.
+    pub fn has_more_records_than(self, older: Self) -> bool {
+        /// Levels that brought records, or fields of records.
+        const NEW_RECORDS: [i16; 11] = [7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33];
+        NEW_RECORDS.iter().any(|level| (older.0 + 1..=self.0).contains(level))
+    }
+
     /// Whether bootstrap records are written inside a metadata transaction.
     pub const fn supports_transactions(self) -> bool {
         self.0 >= 13

@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod completion;
 pub mod config;
+pub mod doctor;
 pub mod group;
 pub mod install_aliases;
 pub mod log;

@@ -11,13 +11,19 @@ mod configs;
 mod console_producer;
 mod consumer_groups;
 mod delete_records;
+mod features;
 mod get_offsets;
 mod groups;
 mod java;
+mod json;
+mod leader_election;
 mod line_reader;
 mod log_dirs;
+mod metadata_quorum;
 mod options;
 mod own;
+mod reassign_partitions;
+mod table;
 mod topics;
 mod transactions;
 
@@ -52,9 +58,13 @@ pub const TOOLS: &[Tool] = &[
     Tool { name: "kafka-consumer-groups", run: consumer_groups::run },
     Tool { name: "kafka-delete-records", run: delete_records::run },
     Tool { name: "kafka-dump-log", run: own::dump_log },
+    Tool { name: "kafka-features", run: features::run },
     Tool { name: "kafka-get-offsets", run: get_offsets::run },
     Tool { name: "kafka-groups", run: groups::run },
+    Tool { name: "kafka-leader-election", run: leader_election::run },
     Tool { name: "kafka-log-dirs", run: log_dirs::run },
+    Tool { name: "kafka-metadata-quorum", run: metadata_quorum::run },
+    Tool { name: "kafka-reassign-partitions", run: reassign_partitions::run },
     Tool { name: "kafka-storage", run: own::storage },
     Tool { name: "kafka-topics", run: topics::run },
     Tool { name: "kafka-transactions", run: transactions::run },
@@ -220,7 +230,7 @@ fn now_ms() -> i64 {
 /// Asks the cluster that `--bootstrap-server` and `--command-config` name.
 fn ask<T>(options: &Options, work: impl AsyncFnOnce(&Admin) -> Result<T, Ended>) -> Result<T, Ended> {
     let servers = options.value("bootstrap-server")?.unwrap_or_default();
-    let file = options.value("command-config")?.map(Path::new);
+    let file = options.value("command-config")?.or(options.value("admin.config")?).map(Path::new);
     let connection = Connection::of_tool(servers, file).map_err(|error| java::config(&error))?;
     connect::run(&connection, work)
 }

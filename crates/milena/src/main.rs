@@ -45,6 +45,8 @@ enum Command {
     Offsets(commands::offsets::Arguments),
     /// Shows the cluster: brokers, log directories, features.
     Cluster(commands::cluster::Arguments),
+    /// Says what is wrong with a cluster or a data directory, and what to do.
+    Doctor(commands::doctor::Arguments),
     /// Lists, describes and aborts transactions.
     Txn(commands::txn::Arguments),
     /// Looks into the files of a log directory.
@@ -74,6 +76,7 @@ fn run(arguments: Arguments) -> ExitCode {
         Command::Config(arguments) => commands::config::run(&arguments),
         Command::Offsets(arguments) => commands::offsets::run(&arguments),
         Command::Cluster(arguments) => commands::cluster::run(&arguments),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Txn(arguments) => commands::txn::run(&arguments),
         Command::Log(command) => commands::log::run(&command),
         Command::Storage(command) => commands::storage::run(&command),

@@ -43,7 +43,11 @@ impl Arguments {
         }
     }
 
-    fn settings(&self) -> Result<Settings> {
+    /// The settings as they are, whether they make sense or not.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn settings(&self) -> Result<Settings> {
         let mut settings = Settings::new();
         if let Some(path) = &self.config {
             let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;

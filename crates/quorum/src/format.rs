@@ -16,7 +16,7 @@ use crate::batches::encode_value;
 use crate::directories::{DirectoryError, Found};
 use crate::error::QuorumError;
 use crate::files;
-use crate::metadata_log::METADATA_DIR;
+use crate::metadata_log::{KRAFT_VERSIONS, METADATA_DIR};
 use crate::quorum_mode::{InitialController, QuorumMode, QuorumModeError};
 use crate::snapshot::{self, QuorumRecords, SnapshotId};
 
@@ -223,7 +223,7 @@ impl Bootstrap<'_> {
         let voter = |id, directory_id, endpoint: &VoterEndpoint| Voter {
             key: ReplicaKey { id, directory_id },
             endpoints: vec![endpoint.clone()],
-            kraft_versions: (0, 1),
+            kraft_versions: KRAFT_VERSIONS,
         };
         let voters = match &self.options.mode {
             QuorumMode::StaticVoters | QuorumMode::NoInitialControllers => None,

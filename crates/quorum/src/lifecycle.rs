@@ -108,9 +108,36 @@ impl MetadataLog {
             }
         }
         let epoch = self.end_offset();
-        records.push(broker_record(&image, registration, epoch));
+        records.push(broker_record(&image, registration, epoch, |_| {}));
         loaded.extend(self.append_split(&records, now_ms)?.loaded);
         Ok((epoch, loaded))
+    }
+
+    /// Registers this process again where the metadata version has risen to one that knows more of it: controllers, and the
+    /// log directories of brokers. The broker stays what it is.
+    ///
+    /// # Errors
+    /// As [`MetadataLog::append`].
+    pub fn complete_registrations(
+        &mut self,
+        controller: &ControllerRegistration,
+        broker: &BrokerRegistration,
+        now_ms: i64,
+    ) -> Result<Vec<Loaded>, QuorumError> {
+        let mut loaded = Vec::new();
+        if self.image().cluster().controller(controller.id).is_none() {
+            loaded = self.register_controller(controller, now_ms)?;
+        }
+        let image = self.image().clone();
+        let current = image.cluster().broker(broker.id).filter(|current| current.directories.is_empty());
+        if let Some(current) = current.filter(|_| image.features().metadata_version().supports_directories()) {
+            let record = broker_record(&image, broker, current.epoch, |record| {
+                record.fenced = current.fenced;
+                record.in_controlled_shutdown = current.in_controlled_shutdown;
+            });
+            loaded.extend(self.append(&[record], now_ms)?.loaded);
+        }
+        Ok(loaded)
     }
 
     /// Unfences a broker: it may lead, and leads what has no leader and can have it. These directories of it take no new replicas. Nothing happens
@@ -302,7 +329,13 @@ fn controller_record(registration: &ControllerRegistration) -> VersionedRecord<'
     VersionedRecord::new(MetadataRecord::RegisterController(record), 0)
 }
 
-fn broker_record(image: &Image, registration: &BrokerRegistration, broker_epoch: i64) -> VersionedRecord<'static> {
+/// The registration of a fenced broker, and what `change` makes of it.
+fn broker_record(
+    image: &Image,
+    registration: &BrokerRegistration,
+    broker_epoch: i64,
+    change: impl FnOnce(&mut RegisterBrokerRecord<'static>),
+) -> VersionedRecord<'static> {
     let version = image.features().metadata_version();
     let end_points = registration.listeners.iter().cloned().map(|e| register_broker_record::BrokerEndpoint {
         name: e.name.into(),
@@ -320,7 +353,7 @@ fn broker_record(image: &Image, registration: &BrokerRegistration, broker_epoch:
         log_dirs.clone_from(&registration.directories);
         log_dirs.sort_unstable_by_key(Uuid::kafka_order);
     }
-    let record = RegisterBrokerRecord {
+    let mut record = RegisterBrokerRecord {
         broker_id: registration.id,
         incarnation_id: registration.incarnation_id,
         broker_epoch,
@@ -331,5 +364,6 @@ fn broker_record(image: &Image, registration: &BrokerRegistration, broker_epoch:
         log_dirs: log_dirs.into(),
         ..RegisterBrokerRecord::default()
     };
+    change(&mut record);
     VersionedRecord::new(MetadataRecord::RegisterBroker(record), version.register_broker_record_version())
 }

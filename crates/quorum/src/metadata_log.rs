@@ -10,7 +10,9 @@ use milena_protocol::messages::{
     AbortTransactionRecord, BeginTransactionRecord, ConfigRecord, EndTransactionRecord, FeatureLevelRecord,
 };
 use milena_protocol::{MetadataRecord, Uuid};
-use milena_raft::{Effect, ElectionState, Event, Quorum, ReplicaKey, State as QuorumState, VoterSet};
+use milena_raft::{
+    Effect, ElectionState, Event, Quorum, ReplicaKey, State as QuorumState, Voter, VoterEndpoint, VoterSet,
+};
 
 use crate::batches::{
     ControlRecord, MAX_BATCH_BYTES, MAX_BATCH_RECORDS, Position, control_batch, data_batch, encode_value,
@@ -24,6 +26,8 @@ use crate::{files, integrity};
 /// Name of the metadata log's directory.
 pub(crate) const METADATA_DIR: &str = "__cluster_metadata-0";
 const QUORUM_STATE: &str = "quorum-state";
+/// The lowest and the highest `kraft.version` that this software knows.
+pub(crate) const KRAFT_VERSIONS: (i16, i16) = (0, 1);
 /// The metadata topic's id, which is 1.
 const METADATA_TOPIC_ID: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
 
@@ -294,6 +298,31 @@ impl MetadataLog {
             records.push(VersionedRecord::new(MetadataRecord::EndTransaction(EndTransactionRecord {}), 0));
         }
         self.append(&records, now_ms)?;
+        Ok(())
+    }
+
+    /// Raises `kraft.version`: from now on the log itself says who votes, this node alone, at these addresses.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub fn raise_kraft_version(
+        &mut self,
+        level: i16,
+        endpoints: Vec<VoterEndpoint>,
+        now_ms: i64,
+    ) -> Result<(), QuorumError> {
+        if let Some(reason) = &self.failure {
+            return Err(QuorumError::Failed { reason: reason.clone() });
+        }
+        let key = ReplicaKey { id: self.options.node_id, directory_id: self.options.directory_id };
+        let voters = VoterSet::new([Voter { key, endpoints, kraft_versions: KRAFT_VERSIONS }]);
+        let epoch = self.epoch();
+        let at = Position { base_offset: self.log.log_end_offset(), epoch, timestamp: now_ms };
+        let records = [ControlRecord::KRaftVersion(level), ControlRecord::Voters(voters.clone())];
+        self.write(vec![control_batch(at, &records)?], epoch, now_ms)?;
+        self.kraft_version = level;
+        self.recorded_voters = Some(voters.clone());
+        self.quorum.change_voters(voters);
         Ok(())
     }
 

@@ -78,6 +78,24 @@ fn a_fresh_dynamic_quorum_logs_its_version_and_voters_after_the_leader() {
 }
 
 #[test]
+fn a_static_quorum_that_is_raised_names_its_voter_from_then_on() {
+    let (_, disk) = sim(QuorumMode::StaticVoters);
+    let mut log = reopen(&disk);
+    log.raise_kraft_version(1, vec![endpoint()], NOW).unwrap();
+    assert_eq!(log_batches(&disk)[2..], [(10, 2, 1, true)]);
+    let key = log_options(&disk, Path::new(DIR)).directory_id;
+    let voter =
+        |log: &MetadataLog| log.voters().iter().map(|v| (v.key.directory_id, v.endpoints.clone())).collect::<Vec<_>>();
+    assert_eq!((log.kraft_version(), voter(&log)), (1, vec![(key, vec![endpoint()])]));
+    log.snapshot(NOW).unwrap();
+    log.close().unwrap();
+    let mut options = log_options(&disk, Path::new(DIR));
+    options.static_voters = Default::default();
+    let log = MetadataLog::open(disk, options, NOW).unwrap();
+    assert_eq!((log.kraft_version(), voter(&log)), (1, vec![(key, vec![endpoint()])]));
+}
+
+#[test]
 fn a_node_outside_the_voters_cannot_lead() {
     let (_, disk) = sim(QuorumMode::NoInitialControllers);
     let mut options = log_options(&disk, Path::new(DIR));

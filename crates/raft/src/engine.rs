@@ -114,6 +114,15 @@ impl Quorum {
         &self.voters
     }
 
+    /// Others vote from now on.
+    ///
+    /// # Panics
+    /// When this replica would not be one of them.
+    pub fn change_voters(&mut self, voters: VoterSet) {
+        assert!(voters.contains(self.local), "{:?} is none of {voters:?}", self.local);
+        self.voters = voters;
+    }
+
     /// The committed end of the log, if this replica leads and knows it.
     pub fn high_watermark(&self) -> Option<i64> {
         match self.state {

@@ -1,5 +1,7 @@
 //! Who votes.
 
+use std::fmt;
+
 use milena_protocol::Uuid;
 
 /// A replica of the metadata log: a node and its metadata directory.
@@ -9,6 +11,17 @@ pub struct ReplicaKey {
     pub id: i32,
     /// Id of the directory with the log; zero when unknown, as for voters named in the static configuration.
     pub directory_id: Uuid,
+}
+
+impl fmt::Display for ReplicaKey {
+    /// As Kafka names a replica in its messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, directory_id } = self;
+        if directory_id.is_zero() {
+            return write!(f, "ReplicaKey(id={id}, directoryId=<undefined>)");
+        }
+        write!(f, "ReplicaKey(id={id}, directoryId={directory_id})")
+    }
 }
 
 /// Where a voter's controller listener is.

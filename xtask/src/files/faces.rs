@@ -17,18 +17,22 @@ use super::{binary, hanging};
 const RUNS: &str = include_str!("../../data/faces.txt");
 
 /// Tools that the binary has, by Kafka's class.
-const FACES: [(&str, &str); 11] = [
+const FACES: [(&str, &str); 15] = [
     ("BrokerApiVersionsCommand", "kafka-broker-api-versions"),
     ("ClusterTool", "kafka-cluster"),
     ("ConfigCommand", "kafka-configs"),
     ("ConsoleProducer", "kafka-console-producer"),
     ("DeleteRecordsCommand", "kafka-delete-records"),
+    ("FeatureCommand", "kafka-features"),
     ("GetOffsetShell", "kafka-get-offsets"),
     ("GroupsCommand", "kafka-groups"),
+    ("LeaderElectionCommand", "kafka-leader-election"),
     ("LogDirsCommand", "kafka-log-dirs"),
+    ("MetadataQuorumCommand", "kafka-metadata-quorum"),
     ("TopicCommand", "kafka-topics"),
     ("TransactionsCommand", "kafka-transactions"),
     ("consumer.group.ConsumerGroupCommand", "kafka-consumer-groups"),
+    ("reassign.ReassignPartitionsCommand", "kafka-reassign-partitions"),
 ];
 
 /// Runs all of them; gives the number of comparisons.
@@ -45,6 +49,18 @@ pub(super) fn compare(options: &Options, libs: &Path) -> Result<usize> {
         ("producer.properties", "acks=all\ncompression.type=lz4\n"),
         ("reader.properties", "parse.key=true\nkey.separator=\\:\n"),
         ("offsets.csv", "lines,0,1\nlines,1,1\n"),
+        ("elect.json", r#"{"partitions":[{"topic":"lines","partition":0}]}"#),
+        ("topics.json", r#"{"version":1,"topics":[{"topic":"lines"}]}"#),
+        ("missing.json", r#"{"version":1,"topics":[{"topic":"missing"}]}"#),
+        ("reassign.json", r#"{"version":1,"partitions":[{"topic":"lines","partition":0,"replicas":[1]}]}"#),
+        ("any.json", r#"{"partitions":[{"topic":"lines","partition":0,"replicas":[1],"log_dirs":["any"]}]}"#),
+        ("nowhere.json", r#"{"version":1,"partitions":[{"topic":"lines","partition":0,"replicas":[9]}]}"#),
+        ("unknown.json", r#"{"version":1,"partitions":[{"topic":"missing","partition":0,"replicas":[1]}]}"#),
+        ("behind.json", r#"{"version":1,"partitions":[{"topic":"lines","partition":9,"replicas":[1]}]}"#),
+        ("dirs.json", r#"{"partitions":[{"topic":"lines","partition":0,"replicas":[1],"log_dirs":[]}]}"#),
+        ("twice.json", r#"{"partitions":[{"topic":"lines","partition":0,"replicas":[1,1]}]}"#),
+        ("version.json", r#"{"version":2,"partitions":[]}"#),
+        ("empty.json", "{}"),
     ];
     for (name, text) in files {
         fs::write(dir.path().join(name), text)?;

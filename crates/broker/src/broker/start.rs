@@ -19,6 +19,7 @@ use crate::controller::Controller;
 use crate::coordinators::Coordinators;
 use crate::disk_threads::DiskThreads;
 use crate::dispatch::Dispatch;
+use crate::features::Registrations;
 use crate::fetch_sessions::FetchSessions;
 use crate::maintenance::Maintenance;
 use crate::partition::TopicIdentity;
@@ -27,7 +28,7 @@ use crate::published::Published;
 use crate::publisher::{Publisher, with_dynamic};
 use crate::replica_directories::{self, topic_defaults};
 use crate::replicas::Replicas;
-use crate::services::{Live, Node, Services};
+use crate::services::{Live, Node, Services, Voting};
 use crate::settings::{PartitionSettings, connection_limits, net_config};
 use crate::storage::{OpenReport, Storage, Wanted};
 
@@ -91,6 +92,7 @@ struct Registered {
     log: MetadataLog,
     epoch: i64,
     defaults: TopicDefaults,
+    node: Registrations,
 }
 
 impl Registered {
@@ -111,7 +113,7 @@ impl Registered {
         log.register_controller(&controller, clock.now_ms())?;
         let broker = registration::broker(config, incarnation_id, &bound.local_addrs(), storage);
         let (epoch, _) = log.register_broker(&broker, defaults, clock.now_ms())?;
-        Ok(Self { log, epoch, defaults })
+        Ok(Self { log, epoch, defaults, node: Registrations { controller, broker } })
     }
 }
 
@@ -157,15 +159,19 @@ impl Parts {
     /// Becomes leader and serves.
     fn run(self, bound: BoundServer, quorum: Registered) -> Result<Broker, BrokerError> {
         let Self { config, clock, cluster_id, storage, replicas, report } = self;
-        let Registered { mut log, epoch, defaults } = quorum;
-        let (node_id, kraft_version, voters) = (config.node_id(), log.kraft_version(), log.voters().clone());
+        let Registered { mut log, epoch, defaults, node } = quorum;
+        let node_id = config.node_id();
         let flusher = storage.flusher();
         let readers = DiskThreads::new("reader", 1);
         let (delay_ms, interval_ms) = (config.log_initial_task_delay_ms(), config.log_flush_scheduler_interval_ms());
         let flush_timer = flusher.start_timer(delay_ms, interval_ms).map_err(BrokerError::Thread)?;
         let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots()).unwrap_or(0);
         let image = Published::from(Image::clone(log.image()));
-        let live = Arc::new(Live { image: ArcSwap::from_pointee(image), config: ArcSwap::from_pointee(config) });
+        let live = Arc::new(Live {
+            image: ArcSwap::from_pointee(image),
+            config: ArcSwap::from_pointee(config),
+            voting: ArcSwap::from_pointee(Voting::of(&log)),
+        });
         let coordinators = Arc::new(Coordinators::new(Arc::clone(&live), Arc::clone(&clock), Arc::clone(&replicas)));
         let publisher = Publisher {
             node_id,
@@ -186,8 +192,8 @@ impl Parts {
         storage.resume_moves(&replicas);
         coordinators.follow(&replicas.topics(), &live.image.load());
         let coordinator_thread = coordinators.start().map_err(BrokerError::Thread)?;
-        let (controller, handle) =
-            Controller::start(log, Arc::clone(&live), publisher, Arc::clone(&clock)).map_err(BrokerError::Thread)?;
+        let (controller, handle) = Controller::start(log, Arc::clone(&live), publisher, node, Arc::clone(&clock))
+            .map_err(BrokerError::Thread)?;
         let maintenance =
             Maintenance::start(Arc::clone(&storage), Arc::clone(&replicas), Arc::clone(&live), handle.clone())
                 .map_err(BrokerError::Thread)?;
@@ -207,7 +213,7 @@ impl Parts {
             fetch_sessions: FetchSessions::new(slots, SESSION_EVICTION),
             clock: Arc::clone(&clock),
             storage: Arc::clone(&storage),
-            node: Node { id: node_id, cluster_id, kraft_version, voters },
+            node: Node { id: node_id, cluster_id },
             producer_ids: ProducerIds::default(),
             readers: readers.clone(),
         };

@@ -54,7 +54,7 @@ fn run(
     let config = BrokerConfig::load(&settings).unwrap();
     let image = image([broker(1, false)].into_iter().chain(topic("t", 1, &[&[1]])));
     let mut out = Outgoing::new();
-    let records = decide(&call, View { image: &image, config: &config }, &mut out)?;
+    let records = decide(&call, View { image: &image, kraft_version: 0, config: &config }, &mut out)?;
     let (header, body) = framing::decode_response_header(&out.bytes[4..], api.key, version).unwrap();
     assert_eq!(header.correlation_id, 7);
     let body_at = out.bytes.len() - body.remaining();

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use milena_metadata::{Image, features};
+use milena_metadata::{Image, KRAFT_VERSION, features};
 use milena_net::Outgoing;
 use milena_protocol::messages::ApiVersionsRequest;
 use milena_protocol::messages::api_versions_response::{
@@ -22,15 +22,16 @@ pub const API: Api = Api::new(ApiKey::API_VERSIONS, 0..=5, Handler::Now(handle))
 const FIRST_SOFTWARE_VERSION: i16 = 3;
 /// First version whose clients understand a feature that may have level 0.
 const FIRST_LEVEL_0_VERSION: i16 = 4;
-/// Feature of the controller quorum; its level is not in the metadata image.
-const KRAFT_VERSION: &str = "kraft.version";
 
 fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: ApiVersionsRequest<'_> = call.request()?;
     match check(&request, call.header.version, &services.node) {
         Ok(()) => {
             let unstable = services.config().unstable_api_versions_enable();
-            call.answer(out, &response(call.header.version, &services.image(), &services.node, unstable))
+            call.answer(
+                out,
+                &response(call.header.version, &services.image(), services.live.voting.load().kraft_version, unstable),
+            )
         }
         Err(error) => call.answer(out, &ApiVersionsResponse { error_code: error.0, ..Default::default() }),
     }
@@ -76,13 +77,13 @@ fn is_software_word(word: &str) -> bool {
     is_edge(word.first()) && is_edge(word.last()) && word.iter().all(is_inner)
 }
 
-fn response<'r>(version: i16, image: &'r Image, node: &Node, unstable: bool) -> ApiVersionsResponse<'r> {
+fn response<'r>(version: i16, image: &'r Image, kraft_version: i16, unstable: bool) -> ApiVersionsResponse<'r> {
     let finalized = |(name, level): (&'r str, i16)| FinalizedFeatureKey {
         name: Cow::Borrowed(name),
         max_version_level: level,
         min_version_level: level,
     };
-    let kraft = (node.kraft_version > 0).then_some((KRAFT_VERSION, node.kraft_version));
+    let kraft = (kraft_version > 0).then_some((KRAFT_VERSION, kraft_version));
     ApiVersionsResponse {
         api_keys: APIS.iter().map(|api| advertised(api, unstable)).collect(),
         supported_features: supported_features(version),
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
 
     fn node() -> Node {
-        Node { id: 1, cluster_id: "c".into(), kraft_version: 1, voters: Default::default() }
+        Node { id: 1, cluster_id: "c".into() }
     }
 
     fn request(software: &'static str, cluster: Option<&'static str>, node_id: i32) -> ApiVersionsRequest<'static> {
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn every_api_is_told_with_its_versions() {
         let image = Image::default();
-        let response = response(4, &image, &node(), false);
+        let response = response(4, &image, 1, false);
         let told = |key: ApiKey| {
             response.api_keys.iter().find(|api| api.api_key == key.0).map(|a| (a.min_version, a.max_version))
         };

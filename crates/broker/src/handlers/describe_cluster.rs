@@ -74,7 +74,7 @@ mod tests {
 
     fn ask(endpoint_type: i8, include_fenced_brokers: bool) -> (i16, i32, Vec<(i32, bool)>) {
         let image = image([broker(1, false), broker(2, true)]);
-        let node = Node { id: 1, cluster_id: "c".into(), kraft_version: 0, voters: Default::default() };
+        let node = Node { id: 1, cluster_id: "c".into() };
         let request = DescribeClusterRequest { endpoint_type, include_fenced_brokers, ..Default::default() };
         let response = response(&request, &image, &node, LISTENER);
         let brokers = response.brokers.iter().map(|broker| (broker.broker_id, broker.is_fenced)).collect();

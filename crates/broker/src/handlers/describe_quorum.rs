@@ -9,11 +9,11 @@ use milena_protocol::messages::describe_quorum_response::{
     DescribeQuorumResponse, Listener, Node as NodeAddress, PartitionData, ReplicaState, TopicData,
 };
 use milena_protocol::{ApiKey, ErrorCode};
-use milena_raft::Voter;
+use milena_raft::{Voter, VoterSet};
 
 use crate::registry::{Api, Handler};
 use crate::request::{Call, Refusal};
-use crate::services::{Node, Services};
+use crate::services::Services;
 
 /// The registry's line.
 pub const API: Api = Api::new(ApiKey::DESCRIBE_QUORUM, 0..=2, Handler::Now(handle));
@@ -23,13 +23,17 @@ const METADATA_TOPIC: &str = "__cluster_metadata";
 fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<(), Refusal> {
     let request: DescribeQuorumRequest<'_> = call.request()?;
     let provenance = services.image().provenance();
-    call.answer(out, &response(&request, provenance, &services.node, services.clock.now_ms()))
+    call.answer(
+        out,
+        &response(&request, provenance, services.node.id, &services.live.voting.load().voters, services.clock.now_ms()),
+    )
 }
 
 fn response<'r>(
     request: &'r DescribeQuorumRequest<'_>,
     log: Provenance,
-    node: &'r Node,
+    node_id: i32,
+    voters: &'r VoterSet,
     now_ms: i64,
 ) -> DescribeQuorumResponse<'r> {
     let is_metadata = match &request.topics[..] {
@@ -43,16 +47,16 @@ fn response<'r>(
     // What the image has is committed: the quorum has no other voter to wait for.
     let end = log.last_contained_offset + 1;
     let partition = PartitionData {
-        leader_id: node.id,
+        leader_id: node_id,
         leader_epoch: log.last_contained_epoch,
         high_watermark: end,
-        current_voters: node.voters.iter().map(|voter| replica(voter, end, now_ms)).collect(),
+        current_voters: voters.iter().map(|voter| replica(voter, end, now_ms)).collect(),
         error_message: error_message.clone(),
         ..Default::default()
     };
     let topic_name = Cow::Borrowed(METADATA_TOPIC);
     let topics = vec![TopicData { topic_name, partitions: vec![partition] }];
-    let nodes = node.voters.iter().map(address).collect();
+    let nodes = voters.iter().map(address).collect();
     DescribeQuorumResponse { topics, nodes, error_message, ..Default::default() }
 }
 

@@ -31,7 +31,11 @@ impl Cluster {
         let directories = vec![(PathBuf::from(DIR), Ok(id(101)))];
         let storage = Storage::lock(shared, Arc::new(SimClock::new(0)), directories, Path::new("/metadata")).unwrap();
         let config = BrokerConfig::load(&Settings::new()).unwrap();
-        let live = Live { image: ArcSwap::from_pointee(image([]).into()), config: ArcSwap::from_pointee(config) };
+        let live = Live {
+            image: ArcSwap::from_pointee(image([]).into()),
+            config: ArcSwap::from_pointee(config),
+            voting: Default::default(),
+        };
         let live = Arc::new(live);
         let (replicas, storage) = (Arc::default(), Arc::new(storage));
         let clock = Arc::new(SimClock::new(0));

@@ -1,4 +1,4 @@
-//! The cluster: its brokers, its features, and what its brokers serve.
+//! The cluster: its brokers, and what they serve.
 
 use milena_protocol::ApiKey;
 use milena_protocol::messages::{ApiVersionsRequest, DescribeClusterRequest, UnregisterBrokerRequest};
@@ -43,28 +43,6 @@ pub enum Endpoints {
     WithFenced,
 }
 
-/// Features of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Features {
-    /// The position in the metadata log of their last change; `None` while unknown.
-    pub epoch: Option<i64>,
-    /// By name.
-    pub features: Vec<Feature>,
-}
-
-/// A feature: what a broker could do and what the cluster does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Feature {
-    /// Its name.
-    pub name: String,
-    /// The lowest level that the broker can.
-    pub supported_min: i16,
-    /// The highest level that the broker can.
-    pub supported_max: i16,
-    /// The level that holds; 0 when it is off.
-    pub finalized: i16,
-}
-
 /// The versions in which a broker serves an API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApiRange {
@@ -77,7 +55,7 @@ pub struct ApiRange {
 }
 
 /// Who asks; a broker wants to know before it tells what it serves.
-fn introduction() -> ApiVersionsRequest<'static> {
+pub(super) fn introduction() -> ApiVersionsRequest<'static> {
     ApiVersionsRequest {
         client_software_name: "milena".into(),
         client_software_version: env!("CARGO_PKG_VERSION").into(),
@@ -140,36 +118,6 @@ impl Admin {
             let mut served: Vec<ApiRange> = response.api_keys.iter().map(range).collect();
             served.sort_by_key(|api| api.key);
             Ok(served)
-        });
-        read.await
-    }
-
-    /// The features that a broker knows, and the levels that hold.
-    ///
-    /// # Errors
-    /// When no broker answers.
-    pub async fn describe_features(&self) -> Result<Features, Error> {
-        let request = introduction();
-        let read = self.client.call(Target::Any, &request).read(|response| {
-            check(response.error_code, None)?;
-            let finalized = |name: &str| {
-                response
-                    .finalized_features
-                    .iter()
-                    .find(|feature| feature.name == name)
-                    .map_or(0, |f| f.max_version_level)
-            };
-            let feature =
-                |feature: &milena_protocol::messages::api_versions_response::SupportedFeatureKey<'_>| Feature {
-                    name: feature.name.to_string(),
-                    supported_min: feature.min_version,
-                    supported_max: feature.max_version,
-                    finalized: finalized(&feature.name),
-                };
-            let mut features: Vec<Feature> = response.supported_features.iter().map(feature).collect();
-            features.sort_by(|one, other| one.name.cmp(&other.name));
-            let epoch = response.finalized_features_epoch;
-            Ok(Features { epoch: (epoch >= 0).then_some(epoch), features })
         });
         read.await
     }

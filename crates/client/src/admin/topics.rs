@@ -15,7 +15,7 @@ use milena_protocol::messages::describe_topic_partitions_request::{
 };
 use milena_protocol::messages::describe_topic_partitions_response::DescribeTopicPartitionsResponsePartition;
 use milena_protocol::messages::metadata_response::MetadataResponsePartition;
-use milena_protocol::messages::{ListPartitionReassignmentsRequest, MetadataRequest, metadata_request};
+use milena_protocol::messages::{MetadataRequest, metadata_request};
 use milena_protocol::{ErrorCode, Uuid};
 
 use super::{Admin, Outcomes};
@@ -116,21 +116,6 @@ pub struct PartitionDescription {
     pub eligible_leaders: Option<Vec<i32>>,
     /// Those that were eligible last; `None` from servers that do not say.
     pub last_known_eligible: Option<Vec<i32>>,
-}
-
-/// A partition whose replicas are being moved.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reassignment {
-    /// The topic.
-    pub topic: String,
-    /// The partition.
-    pub partition: i32,
-    /// All replicas, old and new.
-    pub replicas: Vec<i32>,
-    /// The new ones.
-    pub adding: Vec<i32>,
-    /// Those that will go.
-    pub removing: Vec<i32>,
 }
 
 impl Admin {
@@ -328,35 +313,10 @@ impl Admin {
         });
         read.await
     }
-
-    /// The partitions whose replicas are being moved; none where the server cannot move any.
-    ///
-    /// # Errors
-    /// When the controller does not answer or refuses.
-    pub async fn list_reassignments(&self) -> Result<Vec<Reassignment>, Error> {
-        let request = ListPartitionReassignmentsRequest { timeout_ms: CONTROLLER_TIMEOUT, topics: None };
-        let read = self.client.call(Target::Controller, &request).read(|response| {
-            check(response.error_code, response.error_message.as_deref())?;
-            let all = response.topics.iter().flat_map(|topic| {
-                topic.partitions.iter().map(|partition| Reassignment {
-                    topic: topic.name.to_string(),
-                    partition: partition.partition_index,
-                    replicas: partition.replicas.to_vec(),
-                    adding: partition.adding_replicas.to_vec(),
-                    removing: partition.removing_replicas.to_vec(),
-                })
-            });
-            Ok(all.collect())
-        });
-        match read.await {
-            Err(Error::UnsupportedVersion { .. }) => Ok(Vec::new()),
-            other => other,
-        }
-    }
 }
 
 /// One that says to be no controller speaks for the whole answer.
-fn again_elsewhere(codes: impl IntoIterator<Item = i16>) -> Result<(), Error> {
+pub(super) fn again_elsewhere(codes: impl IntoIterator<Item = i16>) -> Result<(), Error> {
     let elsewhere = codes.into_iter().find(|code| *code == ErrorCode::NOT_CONTROLLER.0);
     elsewhere.map_or(Ok(()), |code| check(code, None))
 }

@@ -71,8 +71,12 @@ fn tell(broker: &Broker, data_dirs: &str, began: Instant) {
         say(format_args!("milena: {name} listens on {address}"));
     }
     say(format_args!("milena: ready after {} ms, data in {data_dirs}", began.elapsed().as_millis()));
-    // Tools and test containers wait for this line.
-    say(format_args!("[KafkaRaftServer nodeId={}] Kafka Server started", broker.node_id()));
+    // Tools and test containers wait for these lines, as Kafka has them.
+    let id = broker.node_id();
+    say(format_args!(
+        "[BrokerLifecycleManager id={id}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING."
+    ));
+    say(format_args!("[KafkaRaftServer nodeId={}] Kafka Server started", id));
 }
 
 /// A line on standard output. Where nobody reads it any more, or its disk is full, the broker goes on without.

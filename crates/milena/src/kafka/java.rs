@@ -19,7 +19,12 @@ pub const NO_SUCH_FILE: &str = "java.nio.file.NoSuchFileException";
 pub const NUMBER_FORMAT: &str = "java.lang.NumberFormatException";
 /// Where the exceptions of the library that reads command lines are.
 pub const OPTIONS: &str = "joptsimple.";
+pub const JSON_MAPPING: &str = "com.fasterxml.jackson.databind.JsonMappingException";
 pub const PARSE_EXCEPTION: &str = "java.text.ParseException";
+pub const RUNTIME: &str = "java.lang.RuntimeException";
+/// Exceptions of the tools that are not those of the server by the same names.
+pub const TOOL_COMMAND_FAILED: &str = "org.apache.kafka.tools.AdminCommandFailedException";
+pub const TOOL_OPERATION: &str = "org.apache.kafka.tools.AdminOperationException";
 pub const TIMEOUT: &str = "org.apache.kafka.common.errors.TimeoutException";
 pub const UNKNOWN_TOPIC: &str = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException";
 pub const UNSUPPORTED_VERSION: &str = "org.apache.kafka.common.errors.UnsupportedVersionException";
@@ -106,8 +111,7 @@ pub fn config(error: &anyhow::Error) -> Thrown {
 pub fn topic_filter(text: &str) -> Result<Regex, Thrown> {
     let text = text.trim().replace(',', "|").replace(' ', "");
     let text = text.trim_matches(['"', '\'']);
-    Regex::new(&format!("^(?:{text})$"))
-        .map_err(|_| Thrown::new("java.lang.RuntimeException", format!("{text} is an invalid regex.")))
+    Regex::new(&format!("^(?:{text})$")).map_err(|_| Thrown::new(RUNTIME, format!("{text} is an invalid regex.")))
 }
 
 /// `Classic`, as types of groups are printed.

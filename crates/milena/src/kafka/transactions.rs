@@ -9,6 +9,7 @@ use milena_protocol::ErrorCode;
 
 use super::argparse::{self, Command};
 use super::options::{Flag, Options};
+use super::table::table;
 use super::{Ended, Thrown, ask, java, now_ms};
 use crate::output::{print, print_error};
 
@@ -330,33 +331,4 @@ async fn hanging(admin: &Admin, open: Vec<Open>) -> Result<Vec<Open>, Ended> {
     let is_known =
         |(partition, producer): &Open| known.get(&producer.id).is_some_and(|known| known.contains(partition));
     Ok(open.into_iter().filter(|open| !is_known(open)).collect())
-}
-
-/// Columns as wide as their widest cell, a tab behind each.
-fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
-    let widest = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([headers[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..headers.len()).map(widest).collect();
-    let line = |cells: Vec<&str>| {
-        let cells: String = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}\t")).collect();
-        cells + "\n"
-    };
-    let lines: String = rows.iter().map(|row| line(row.iter().map(String::as_str).collect())).collect();
-    line(headers.to_vec()) + &lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_have_tabs_behind_them() {
-        let rows = vec![vec!["tx-open".to_owned(), "1".to_owned()]];
-        assert_eq!(
-            table(&["TransactionalId", "Coordinator"], rows),
-            "TransactionalId\tCoordinator\t\ntx-open        \t1          \t\n"
-        );
-    }
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use milena::testing::Broker;
+use milena_client::admin::{FeatureUpdate, UpgradeType};
 use milena_client::protocol::ErrorCode;
 use milena_client::protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use milena_client::protocol::messages::{DescribeGroupsRequest, ListGroupsRequest, ListOffsetsRequest};
-use milena_client::{Client, CoordinatorKind, Error, Target, check};
+use milena_client::{Admin, Client, CoordinatorKind, Error, Target, check};
 
 use crate::common::{Cluster, create_topic, unique};
 
@@ -65,6 +66,54 @@ async fn a_version_that_nobody_has_is_an_error_that_names_both_sides() {
     let request = ListGroupsRequest::default();
     let error = cluster.client().call(Target::Any, &request).versions(99..).reply().await.unwrap_err();
     assert!(matches!(error, Error::UnsupportedVersion { served: Some(_), .. }), "{error}");
+}
+
+fn raise(name: &str, level: i16) -> FeatureUpdate {
+    FeatureUpdate { name: name.to_owned(), level, kind: UpgradeType::Upgrade }
+}
+
+async fn level(admin: &Admin, name: &str) -> i16 {
+    let found = admin.describe_features().await.unwrap().features;
+    found.iter().find(|feature| feature.name == name).unwrap().finalized
+}
+
+/// Older than registrations of controllers, log directories and eligible leaders.
+#[tokio::test]
+async fn a_cluster_of_an_older_release_is_raised_while_it_runs() {
+    let mut broker = Broker::options().feature("metadata.version", 14).start();
+    let client = Client::builder().bootstrap_servers(&broker.bootstrap_servers()).build().unwrap();
+    let admin = client.admin();
+    let before = create_topic(&client, 1, &[]).await;
+    let updates = [raise("metadata.version", 33), raise("eligible.leader.replicas.version", 1)];
+    for (name, outcome) in admin.update_features(&updates, true).await.unwrap() {
+        outcome.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    assert_eq!(level(&admin, "metadata.version").await, 14);
+    for (name, outcome) in admin.update_features(&updates, false).await.unwrap() {
+        outcome.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let after = create_topic(&client, 1, &[]).await;
+    for restart in [false, true] {
+        if restart {
+            broker.start_again();
+        }
+        assert_eq!(level(&admin, "metadata.version").await, 33);
+        assert_eq!(level(&admin, "eligible.leader.replicas.version").await, 1);
+        assert_eq!(level(&admin, "kraft.version").await, 1);
+        for topic in [&before, &after] {
+            assert_eq!(ask_leader(&client, topic, 0).await.unwrap(), 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_feature_that_is_refused_is_the_refusal_of_all() {
+    let cluster = Cluster::start();
+    let admin = cluster.client().admin();
+    let outcomes = admin.update_features(&[raise("group.version", 1), raise("none", 1)], true).await.unwrap();
+    for (name, outcome) in outcomes {
+        assert_eq!(outcome.unwrap_err().code(), Some(ErrorCode::INVALID_UPDATE_VERSION), "{name}");
+    }
 }
 
 #[tokio::test]

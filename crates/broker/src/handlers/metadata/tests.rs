@@ -7,7 +7,7 @@ fn cluster() -> Image {
 }
 
 fn node() -> Node {
-    Node { id: 1, cluster_id: "c".into(), kraft_version: 0, voters: Default::default() }
+    Node { id: 1, cluster_id: "c".into() }
 }
 
 /// The whole answer, nothing of it encoded before.

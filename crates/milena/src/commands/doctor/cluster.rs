@@ -1,0 +1,353 @@
+//! A cluster as its clients see it: brokers and their addresses, clocks, partitions, disks, groups, transactions.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use milena_client::admin::{
+    BrokerDescription, Endpoints, GroupListing, OffsetSpec, TopicDescription, TopicPartition, TransactionFilter,
+};
+use milena_client::{Admin, Error};
+use milena_io::{Clock, RealClock};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+
+use super::{Findings, Level, fullness, names};
+
+/// How long a broker may take to accept a connection.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Clocks that differ by more are worth a word; by much more, timestamps and time-outs go wrong.
+const SKEW_MS: (i64, i64) = (1000, 60_000);
+/// Transactions that last longer than the longest time-out that brokers allow by default.
+const LONG_MS: i64 = 900_000;
+/// Records behind, from which on a group that reads is told of.
+const FAR_BEHIND: i64 = 100_000;
+/// Partitions that are asked for open transactions, one by one.
+const MOST_PARTITIONS: usize = 1000;
+
+/// Looks at everything.
+///
+/// # Errors
+/// When the cluster can't be described at all.
+pub(super) async fn look(admin: &Admin, findings: &mut Findings) -> Result<()> {
+    let cluster = match admin.describe_endpoints(Endpoints::WithFenced).await {
+        Err(Error::Request(_)) => admin.describe_cluster().await?,
+        other => other?,
+    };
+    let (fenced, brokers): (Vec<_>, Vec<_>) = cluster.brokers.into_iter().partition(|broker| broker.fenced);
+    let controller = cluster.controller.map_or_else(|| "none known".to_owned(), |id| id.to_string());
+    let count = if brokers.len() == 1 { "1 broker".to_owned() } else { format!("{} brokers", brokers.len()) };
+    findings.good("cluster", format!("{}: {count}, controller {controller}", cluster.id));
+    if !fenced.is_empty() {
+        let ids = names(fenced.iter().map(|broker| broker.id));
+        let advice = "Start them, or `milena cluster unregister` those that will not come back.";
+        findings.add(Level::Warning, "brokers", format!("fenced: {ids}"), advice);
+    }
+    let reachable = addresses(&brokers, findings).await;
+    api_versions(admin, &reachable, findings).await;
+    features(admin, findings).await;
+    clock(admin, findings).await;
+    log_dirs(admin, &reachable, findings).await;
+    match topics(admin).await {
+        Err(error) => findings.failed("topics", &error),
+        Ok(topics) => {
+            partitions(&topics, findings);
+            internal_topics(&topics, brokers.len(), findings);
+            transactions(admin, &topics, findings).await;
+        }
+    }
+    groups(admin, findings).await;
+    Ok(())
+}
+
+/// Whether the addresses that brokers tell their clients can be resolved and connected to from here; the brokers where they can.
+async fn addresses(brokers: &[BrokerDescription], findings: &mut Findings) -> Vec<i32> {
+    let mut reachable = Vec::new();
+    for broker in brokers {
+        let place = format!("broker {} at {}:{}", broker.id, broker.host, broker.port);
+        let port = u16::try_from(broker.port).unwrap_or(0);
+        let why = match lookup_host((broker.host.as_str(), port)).await {
+            Err(error) => Some(format!("its name can't be resolved: {error}")),
+            Ok(_) => match timeout(PATIENCE, TcpStream::connect((broker.host.as_str(), port))).await {
+                Err(_) => Some(format!("no connection within {} s", PATIENCE.as_secs())),
+                Ok(Err(error)) => Some(error.to_string()),
+                Ok(Ok(_)) => None,
+            },
+        };
+        match why {
+            None => {
+                findings.good("advertised address", format!("{place} takes connections"));
+                reachable.push(broker.id);
+            }
+            Some(why) => findings.add(
+                Level::Wrong,
+                "advertised address",
+                format!("{place}: {why}"),
+                "Clients are told this address: set the broker's advertised.listeners to one that they can reach.",
+            ),
+        }
+    }
+    reachable
+}
+
+async fn api_versions(admin: &Admin, brokers: &[i32], findings: &mut Findings) {
+    let mut served = Vec::new();
+    for &broker in brokers {
+        match admin.api_versions(broker).await {
+            Err(error) => findings.failed("API versions", &format!("broker {broker}: {error}")),
+            Ok(versions) => served.push((broker, versions)),
+        }
+    }
+    let Some((_, first)) = served.first() else { return };
+    let others: Vec<i32> = served.iter().filter(|(_, versions)| versions != first).map(|(broker, _)| *broker).collect();
+    if others.is_empty() {
+        findings.good("API versions", format!("{} APIs, the same on all brokers", first.len()));
+    } else {
+        let advice = "They run different releases: finish the upgrade.";
+        findings.add(Level::Warning, "API versions", format!("others on brokers {}", names(others)), advice);
+    }
+}
+
+async fn features(admin: &Admin, findings: &mut Findings) {
+    match admin.describe_features().await {
+        Err(error) => findings.failed("features", &error),
+        Ok(found) => {
+            let low = found.features.iter().filter(|feature| feature.finalized < feature.supported_max);
+            let low = low.map(|it| format!("{} {} of {}", it.name, it.finalized, it.supported_max));
+            match names(low) {
+                none if none.is_empty() => findings.good("features", "all at their newest level"),
+                low => findings.add(
+                    Level::Note,
+                    "features",
+                    format!("not at their newest level: {low}"),
+                    "When no older broker will come back: `milena kafka-features --bootstrap-server … upgrade \
+                     --release-version 4.4`.",
+                ),
+            }
+        }
+    }
+}
+
+/// The leader of the quorum has all records at the moment that it answers, and says when that is.
+async fn clock(admin: &Admin, findings: &mut Findings) {
+    let local = RealClock::new();
+    let before = local.now_ms();
+    let quorum = match admin.describe_quorum().await {
+        Err(error) => return findings.failed("clock", &error),
+        Ok(quorum) => quorum,
+    };
+    let here = before.midpoint(local.now_ms());
+    let leader = quorum.voters.iter().find(|voter| voter.id == quorum.leader);
+    let Some(there) = leader.and_then(|leader| leader.last_caught_up) else { return };
+    let skew = there - here;
+    let what = format!("controller {} is {skew} ms away from this machine", quorum.leader);
+    let advice = "Have both follow the same time servers: retention and timestamps go by these clocks.";
+    match skew.abs() {
+        away if away > SKEW_MS.1 => findings.add(Level::Wrong, "clock", what, advice),
+        away if away > SKEW_MS.0 => findings.add(Level::Warning, "clock", what, advice),
+        _ => findings.good("clock", "the same as this machine's"),
+    }
+}
+
+async fn log_dirs(admin: &Admin, brokers: &[i32], findings: &mut Findings) {
+    let described = match admin.describe_log_dirs(brokers).await {
+        Err(error) => return findings.failed("log directories", &error),
+        Ok(described) => described,
+    };
+    for (broker, dirs) in described {
+        let dirs = match dirs {
+            Err(error) => {
+                findings.failed("log directories", &format!("broker {broker}: {error}"));
+                continue;
+            }
+            Ok(dirs) => dirs,
+        };
+        for dir in dirs {
+            let place = format!("{} on broker {broker}", dir.path);
+            if let Some(error) = dir.error {
+                let advice = "Its partitions are offline: look at the disk, then restart the broker.";
+                findings.add(Level::Wrong, "log directories", format!("{place}: {}", error.name()), advice);
+            } else if let (Some(usable), Some(total)) = (dir.usable_bytes, dir.total_bytes) {
+                fullness(findings, &place, usable.unsigned_abs(), total.unsigned_abs());
+            }
+        }
+    }
+}
+
+async fn topics(admin: &Admin) -> Result<Vec<TopicDescription>, Error> {
+    let names: Vec<String> = admin.list_topics().await?.into_iter().map(|topic| topic.name).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    // One that was deleted in between is not missed.
+    Ok(admin.describe_topics(&names).await?.into_iter().filter_map(|(_, topic)| topic.ok()).collect())
+}
+
+fn partitions(topics: &[TopicDescription], findings: &mut Findings) {
+    let (mut count, mut leaderless, mut behind) = (0, Vec::new(), Vec::new());
+    for topic in topics {
+        for partition in &topic.partitions {
+            let name = TopicPartition::new(topic.name.as_str(), partition.partition);
+            count += 1;
+            if partition.leader.is_none() {
+                leaderless.push(name);
+            } else if partition.in_sync.len() < partition.replicas.len() {
+                behind.push(name);
+            }
+        }
+    }
+    if leaderless.is_empty() && behind.is_empty() {
+        findings.good("partitions", format!("{count}, all with a leader and all replicas in sync"));
+    }
+    if !leaderless.is_empty() {
+        let what = format!("{} without a leader: {}", leaderless.len(), names(leaderless));
+        let advice =
+            "Nobody can read or write them: start the brokers that have their replicas, or see to their disks.";
+        findings.add(Level::Wrong, "partitions", what, advice);
+    }
+    if !behind.is_empty() {
+        let what = format!("{} with replicas that are not in sync: {}", behind.len(), names(behind));
+        let advice = "A broker is down or too slow; `milena cluster` shows who is there.";
+        findings.add(Level::Warning, "partitions", what, advice);
+    }
+}
+
+fn internal_topics(topics: &[TopicDescription], brokers: usize, findings: &mut Findings) {
+    for (name, purpose) in [("__consumer_offsets", "a group commits"), ("__transaction_state", "a transaction begins")]
+    {
+        let Some(topic) = topics.iter().find(|topic| topic.name == name) else {
+            findings.good("internal topics", format!("{name} is not there yet; it is made when {purpose}"));
+            continue;
+        };
+        let replicas = topic.partitions.iter().map(|partition| partition.replicas.len()).min().unwrap_or(0);
+        let what = format!("{name}: {} partitions, {replicas} replicas", topic.partitions.len());
+        if brokers > 1 && replicas < 2 {
+            let advice = "With one replica, the loss of one broker stops groups or transactions: `milena \
+                          kafka-reassign-partitions` gives it more.";
+            findings.add(Level::Warning, "internal topics", what, advice);
+        } else {
+            findings.good("internal topics", what);
+        }
+    }
+}
+
+async fn transactions(admin: &Admin, topics: &[TopicDescription], findings: &mut Findings) {
+    let filter = TransactionFilter { longer_than: Some(LONG_MS), ..TransactionFilter::default() };
+    match admin.list_transactions(&filter).await {
+        Err(error) => return findings.failed("transactions", &error),
+        Ok(long) if !long.is_empty() => {
+            let what = format!("going on for more than 15 minutes: {}", names(long.into_iter().map(|it| it.id)));
+            let advice = "`milena txn describe ID` shows what they have written to; their readers wait.";
+            findings.add(Level::Warning, "transactions", what, advice);
+        }
+        Ok(_) => {}
+    }
+    let all = topics.iter().filter(|topic| !topic.internal).flat_map(|topic| {
+        topic
+            .partitions
+            .iter()
+            .filter(|it| it.leader.is_some())
+            .map(|it| TopicPartition::new(topic.name.as_str(), it.partition))
+    });
+    let now = RealClock::new().now_ms();
+    let mut hanging = Vec::new();
+    for partition in all.take(MOST_PARTITIONS) {
+        let Ok(producers) = admin.describe_producers(&partition, None).await else { continue };
+        let old = |it: &milena_client::admin::ProducerState| {
+            it.transaction_start.is_some() && now - it.last_timestamp > LONG_MS
+        };
+        if producers.iter().any(old) {
+            hanging.push(format!("{}:{}", partition.topic, partition.partition));
+        }
+    }
+    if hanging.is_empty() {
+        findings.good("transactions", "none hangs");
+    } else {
+        let what = format!("open for more than 15 minutes on {}", names(hanging));
+        let advice =
+            "Readers of committed records stop there: `milena txn producers TOPIC:PARTITION`, then `milena txn abort`.";
+        findings.add(Level::Wrong, "transactions", what, advice);
+    }
+}
+
+async fn groups(admin: &Admin, findings: &mut Findings) {
+    let groups = match admin.list_groups(&[], &[]).await {
+        Err(error) => return findings.failed("groups", &error),
+        Ok(groups) => groups,
+    };
+    let (mut left, mut slow) = (Vec::new(), Vec::new());
+    for group in &groups {
+        match lag(admin, group).await {
+            Err(error) => findings.failed("groups", &format!("{}: {error}", group.id)),
+            Ok(lag) if lag > 0 && group.state == "Empty" => left.push(format!("{} ({lag} records)", group.id)),
+            Ok(lag) if lag >= FAR_BEHIND => slow.push(format!("{} ({lag} records)", group.id)),
+            Ok(_) => {}
+        }
+    }
+    if left.is_empty() && slow.is_empty() {
+        findings.good("groups", format!("{}, none left behind", groups.len()));
+    }
+    if !left.is_empty() {
+        let advice =
+            "Nobody reads for them: start their consumers, or `milena group delete` those that are not needed.";
+        findings.add(Level::Note, "groups", format!("without members, behind: {}", names(left)), advice);
+    }
+    if !slow.is_empty() {
+        let advice = "Their consumers are too slow or stuck: `milena group describe GROUP` shows where.";
+        findings.add(Level::Warning, "groups", format!("far behind: {}", names(slow)), advice);
+    }
+}
+
+/// Records between what a group has committed and the ends of its partitions.
+async fn lag(admin: &Admin, group: &GroupListing) -> Result<i64, Error> {
+    let committed: BTreeMap<TopicPartition, i64> =
+        admin.committed_offsets(&group.id).await?.into_iter().map(|(partition, it)| (partition, it.offset)).collect();
+    let asked = committed.keys().map(|partition| (partition.clone(), OffsetSpec::Latest)).collect();
+    let ends =
+        admin.list_offsets(asked).await.into_iter().filter_map(|(partition, end)| Some((partition, end.ok()?.offset?)));
+    Ok(ends.map(|(partition, end)| (end - committed[&partition]).max(0)).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use milena_client::admin::PartitionDescription;
+
+    use super::*;
+
+    fn topic(name: &str, leader: Option<i32>, in_sync: &[i32]) -> TopicDescription {
+        let partition = PartitionDescription {
+            partition: 0,
+            leader,
+            leader_epoch: 0,
+            replicas: vec![1, 2],
+            in_sync: in_sync.to_vec(),
+            offline: vec![],
+            eligible_leaders: None,
+            last_known_eligible: None,
+        };
+        TopicDescription { name: name.to_owned(), id: Default::default(), internal: false, partitions: vec![partition] }
+    }
+
+    #[test]
+    fn partitions_without_leader_are_wrong_and_those_behind_a_warning() {
+        let mut findings = Findings::default();
+        partitions(&[topic("a", None, &[]), topic("b", Some(1), &[1]), topic("c", Some(1), &[1, 2])], &mut findings);
+        let seen: Vec<_> = findings.all.iter().map(|finding| (finding.level, finding.what.as_str())).collect();
+        let expected =
+            [(Level::Wrong, "1 without a leader: a-0"), (Level::Warning, "1 with replicas that are not in sync: b-0")];
+        assert_eq!(seen, expected);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_nobody_listens_on_is_wrong() {
+        let broker = |host: &str, port| BrokerDescription { id: 1, host: host.into(), port, rack: None, fenced: false };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = i32::from(listener.local_addr().unwrap().port());
+        let mut findings = Findings::default();
+        assert_eq!(addresses(&[broker("127.0.0.1", port)], &mut findings).await, [1]);
+        drop(listener);
+        assert!(addresses(&[broker("127.0.0.1", port)], &mut findings).await.is_empty());
+        assert!(addresses(&[broker("no\0name", 1)], &mut findings).await.is_empty());
+        assert_eq!((findings.count(Level::Good), findings.count(Level::Wrong)), (1, 2));
+    }
+}
