@@ -29,6 +29,8 @@ pub(super) fn compare(options: &Options, libs: &Path) -> Result<usize> {
         ("reassign.json", r#"{"version":1,"partitions":[{"topic":"lines","partition":0,"replicas":[1]}]}"#),
         ("nowhere.json", r#"{"version":1,"partitions":[{"topic":"lines","partition":0,"replicas":[9]}]}"#),
         ("offsets.csv", "lines,0,1\nlines,1,1\n"),
+        // Java's tools wait for a partition that does not exist until their time is up.
+        ("impatient", "request.timeout.ms=2000\ndefault.api.timeout.ms=2000\n"),
         ("elect.json", r#"{"partitions":[{"topic":"lines","partition":0}]}"#),
     ];
     for (name, text) in files {
