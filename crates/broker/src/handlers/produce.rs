@@ -30,7 +30,8 @@ pub const API: Api = Api::new(ApiKey::PRODUCE, 3..=13, Handler::Produce).adverti
 /// Serves consecutive Produce requests of one connection; each frame is whole and has a Produce header.
 ///
 /// # Errors
-/// The first request that gets no answer; those before it are answered, those after it are not looked at.
+/// The first request that gets no answer; those before it are answered. Behind one whose bytes are no request nothing is
+/// looked at; behind one with acks=0 that failed, batches may have been written that are not answered.
 pub fn serve(frames: &mut [&mut [u8]], services: &Services, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let (topics, now_ms) = (services.replicas.topics(), services.clock.now_ms());
     let mut plan = Plan::take();
