@@ -16,7 +16,9 @@ mod killed;
 mod tools;
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use milena_testkit::batch::{Batch, Codec, Stored};
@@ -44,6 +46,9 @@ pub(crate) struct Args {
 /// A part of the step: compares, and gives the number of comparisons.
 type Part = fn(&Options, &Path) -> Result<usize>;
 
+/// Parts that run at the same time.
+const PARTS_AT_ONCE: usize = 2;
+
 const PARTS: [(&str, Part); 10] = [
     ("left", left),
     ("dump", dumps),
@@ -65,18 +70,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Runs the parts, all without names; gives the number of checks.
+/// Runs the parts, all without names; gives the number of checks. Each part has its own servers, and mostly waits for
+/// them or keeps one CPU busy.
 pub(crate) fn check(options: Options, libs: &Path, only: Option<&str>) -> Result<usize> {
-    let mut checked = 0;
-    for (name, part) in PARTS {
-        if only.is_none_or(|only| only.split(',').any(|part| part == name)) {
-            let began = std::time::Instant::now();
-            let count = part(&options, libs).with_context(|| name)?;
+    let wanted = |name| only.is_none_or(|only| only.split(',').any(|part| part == name));
+    let parts: Vec<(&str, Part)> = PARTS.into_iter().filter(|(name, _)| wanted(*name)).collect();
+    let next = AtomicUsize::new(0);
+    let lane = || -> Result<usize> {
+        let mut checked = 0;
+        while let Some((name, part)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let began = Instant::now();
+            let count = part(&options, libs).context(*name)?;
             println!("          {name}: {count} checks, {:.1} s", began.elapsed().as_secs_f64());
             checked += count;
         }
-    }
-    Ok(checked)
+        Ok(checked)
+    };
+    thread::scope(|scope| {
+        let lanes = [(); PARTS_AT_ONCE].map(|()| scope.spawn(lane));
+        lanes.into_iter().map(|lane| lane.join().expect("a part's thread panicked")).sum()
+    })
 }
 
 /// `milena log dump` beside Kafka's tool.
@@ -238,7 +251,7 @@ fn produce(client: &mut RawClient, partition: i32, batch: &[u8]) -> Result<i64> 
         match answer["errorCode"].as_i64() {
             Some(0) => return answer["baseOffset"].as_i64().context("no offset"),
             // The metadata may show a topic a moment before the broker leads it.
-            Some(3 | 6) => std::thread::sleep(std::time::Duration::from_millis(20)),
+            Some(3 | 6) => thread::sleep(Duration::from_millis(20)),
             _ => bail!("produce: {reply}"),
         }
     }
