@@ -74,14 +74,18 @@ impl Admin {
 
     /// The ids of the brokers that are alive, in order.
     async fn brokers(&self) -> Result<Vec<i32>, Error> {
-        let cluster = self.patiently("Metadata", async || self.client.cluster().await).await?;
+        let cluster = self.patiently("Metadata", || self.client.cluster()).await?;
         let mut brokers: Vec<i32> = cluster.brokers().map(|broker| broker.id).collect();
         brokers.sort_unstable();
         Ok(brokers)
     }
 
     /// Asks until an answer comes that another try would not change, or time is up.
-    async fn patiently<T>(&self, what: &str, ask: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+    async fn patiently<T, F: Future<Output = Result<T, Error>>>(
+        &self,
+        what: &str,
+        ask: impl FnMut() -> F,
+    ) -> Result<T, Error> {
         self.client.patiently(what, self.client.config().api_timeout, ask).await
     }
 }

@@ -146,11 +146,11 @@ impl<'a, R: Request> Call<'a, R> {
 
 impl Client {
     /// Asks until an answer comes that another try would not change, or time is up.
-    pub(crate) async fn patiently<T>(
+    pub(crate) async fn patiently<T, F: Future<Output = Result<T, Error>>>(
         &self,
         what: &str,
         within: Duration,
-        ask: impl AsyncFn() -> Result<T, Error>,
+        mut ask: impl FnMut() -> F,
     ) -> Result<T, Error> {
         let until = Instant::now() + within;
         for failures in 1.. {

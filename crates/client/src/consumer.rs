@@ -1,13 +1,15 @@
 //! Reading records: [`Consumer`].
 //!
-//! A consumer has no task of its own. Whoever waits for records drives it: `fetcher` keeps a fetch under way at each broker and
-//! takes apart what comes, `session` is what a broker remembers of the fetches (KIP-227), `range` finds the records in the bytes,
-//! `lookup` asks where to begin, and `commit` keeps a group's offsets. While nobody waits, the connections' tasks receive what was
-//! asked for. Records are never copied one by one: they are views of the bytes that came, or of those that were decompressed.
+//! A consumer has no task of its own, but one while it is a member of a group (`group`, which `subscription` follows). Whoever
+//! waits for records drives it: `fetcher` keeps a fetch under way at each broker and takes apart what comes, `session` is what
+//! a broker remembers of the fetches (KIP-227), `range` finds the records in the bytes, `lookup` asks where to begin, and
+//! `commit` keeps a group's offsets. While nobody waits, the connections' tasks receive what was asked for. Records are never
+//! copied one by one: they are views of the bytes that came, or of those that were decompressed.
 
 mod commit;
 mod config;
 mod fetcher;
+mod group;
 mod link;
 mod lookup;
 mod offsets;
@@ -16,17 +18,20 @@ mod range;
 mod records;
 mod session;
 mod settle;
+mod subscription;
 
 pub use config::{ConsumerBuilder, IsolationLevel, OffsetReset};
+pub use group::{Assignor, GroupProtocol};
 pub use offsets::Commit;
 pub use records::{ConsumerRecord, ConsumerRecordIter, ConsumerRecords};
+pub use subscription::RebalanceListener;
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::client::Client;
 use crate::error::Error;
@@ -35,6 +40,7 @@ use config::ConsumerConfig;
 use fetcher::Fetcher;
 use offsets::GroupOffsets;
 use partitions::{Position, Reset, Slot, State};
+use subscription::Subscribed;
 
 /// Where to read on; see [`Consumer::seek`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,11 +51,14 @@ pub enum SeekTo {
     Beginning,
     /// After the last record.
     End,
+    /// Where the group has committed; as `auto.offset.reset` says without that.
+    Committed,
     /// At the first record with this time or a later one, ms since 1970; after the last record if there is none.
     Time(i64),
 }
 
-/// Reads records of the partitions that are assigned to it.
+/// Reads records of the partitions that are [assigned](Self::assign) to it, or that its group gives it after it has
+/// [subscribed](Self::subscribe).
 ///
 /// ```no_run
 /// use milena_client::{Client, OffsetReset, TopicPartition};
@@ -80,6 +89,8 @@ pub struct Consumer {
     config: Arc<ConsumerConfig>,
     fetcher: Fetcher,
     group: Option<GroupOffsets>,
+    subscribed: Option<Subscribed>,
+    listener: Option<Box<dyn RebalanceListener>>,
 }
 
 impl std::fmt::Debug for Consumer {
@@ -93,11 +104,13 @@ impl Consumer {
         let config = Arc::new(config);
         let fetcher = Fetcher::new(client.clone(), Arc::clone(&config));
         let group = config.group.as_ref().map(|group| GroupOffsets::new(client.clone(), group, &config));
-        Self { client, config, fetcher, group }
+        Self { client, config, fetcher, group, subscribed: None, listener: None }
     }
 
-    /// Reads these partitions from now on, and no others. Those that were read before are read on where they are.
+    /// Reads these partitions from now on, and no others. Those that were read before are read on where they are. A
+    /// subscription ends by that, without a word to the group; [`unsubscribe`](Self::unsubscribe) is kinder.
     pub fn assign(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) {
+        self.forget_subscription();
         let partitions: std::collections::HashSet<TopicPartition> = partitions.into_iter().collect();
         let assigned = self.fetcher.partitions.assigned();
         let gone: Vec<Slot> =
@@ -127,6 +140,7 @@ impl Consumer {
                 return Err(Error::config("offset", format!("{offset} is no offset of a record")));
             }
             SeekTo::Offset(offset) => (State::Ready, Position { offset, leader_epoch: None }),
+            SeekTo::Committed => (State::New, nowhere),
             SeekTo::Beginning => (State::Reset(Reset::Earliest), nowhere),
             SeekTo::End => (State::Reset(Reset::Latest), nowhere),
             SeekTo::Time(time) => (State::Reset(Reset::Time(time.max(0))), nowhere),
@@ -164,6 +178,7 @@ impl Consumer {
     /// What keeps a partition from being read, in an [`Error::Partition`]. The others go on with the next call, and this one
     /// is tried again; it need not be the last try.
     pub async fn recv(&mut self) -> Result<ConsumerRecords, Error> {
+        let _polling = self.polling();
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
@@ -177,7 +192,8 @@ impl Consumer {
 
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<ConsumerRecords, Error>> {
         self.client.check_open()?;
-        if self.fetcher.partitions.is_empty() {
+        ready!(self.poll_group(cx))?;
+        if self.fetcher.partitions.is_empty() && !self.is_subscribed() {
             return Poll::Ready(Err(Error::NothingAssigned));
         }
         if let Some(group) = &mut self.group {
@@ -231,16 +247,18 @@ impl Consumer {
         result
     }
 
-    /// Commits what was received if the consumer commits by itself, ends the fetch sessions, and closes the consumer's
+    /// Commits what was received if the consumer commits by itself, leaves its group, ends the fetch sessions, and closes the consumer's
     /// connections, all within `patience`; then nothing of the consumer is left.
     ///
     /// # Errors
     /// When what was received could not be committed.
-    pub async fn close(self, patience: Duration) -> Result<(), Error> {
+    pub async fn close(mut self, patience: Duration) -> Result<(), Error> {
         let until = Instant::now() + patience;
+        let left = timeout_at(until, self.leave(until)).await;
+        let left = left.unwrap_or_else(|_| Err(Error::timeout("leaving the group", patience, None)));
         let committed = match &self.group {
-            Some(group) => group.close(&self.fetcher.partitions, until).await,
-            None => Ok(()),
+            Some(group) => group.close(&self.fetcher.partitions, until).await.and(left),
+            None => left,
         };
         self.fetcher.close(until).await;
         committed

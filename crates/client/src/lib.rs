@@ -1,8 +1,8 @@
 //! A client of Apache Kafka and of Milena, in Rust alone.
 //!
 //! [`Client`] is a cheap handle on the connections to a cluster and on what is known of it; everything else is built on
-//! it. It needs a tokio runtime with I/O and time, and keeps one task for each open connection. A [`Producer`] has another, and
-//! a [`Consumer`] one while it commits offsets.
+//! it. It needs a tokio runtime with I/O and time, and keeps one task for each open connection. A [`Producer`] has another, a
+//! [`Consumer`] one while it commits offsets and one while it is a member of a group.
 //!
 //! ```no_run
 //! use milena_client::{Client, Target};
@@ -44,14 +44,14 @@ mod test_peer;
 mod topic_partition;
 mod transport;
 
-pub use admin::Admin;
+pub use admin::{Admin, CommittedOffset};
 pub use call::{Call, Target};
 pub use client::Client;
 pub use config::ClientBuilder;
 pub use connection::{ApiVersions, Connection, Pending, Reply};
 pub use consumer::{
-    Commit, Consumer, ConsumerBuilder, ConsumerRecord, ConsumerRecordIter, ConsumerRecords, IsolationLevel,
-    OffsetReset, SeekTo,
+    Assignor, Commit, Consumer, ConsumerBuilder, ConsumerRecord, ConsumerRecordIter, ConsumerRecords, GroupProtocol,
+    IsolationLevel, OffsetReset, RebalanceListener, SeekTo,
 };
 pub use coordinators::CoordinatorKind;
 pub use error::{Corruption, Error, check};
@@ -59,7 +59,6 @@ pub use metadata::{Broker, Metadata, Partition, Topic};
 pub use milena_protocol as protocol;
 pub use milena_records::{Compression, Headers, TimestampType};
 pub use producer::{
-    Acks, CommittedOffset, Delivery, GroupMetadata, Header, Producer, ProducerBuilder, Record, RecordMetadata,
-    Transaction,
+    Acks, Delivery, GroupMetadata, Header, Producer, ProducerBuilder, Record, RecordMetadata, Transaction,
 };
 pub use topic_partition::TopicPartition;

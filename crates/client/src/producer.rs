@@ -19,7 +19,7 @@ mod transaction;
 pub use config::{Acks, ProducerBuilder};
 pub use delivery::Delivery;
 pub use record::{Header, Record, RecordMetadata};
-pub use transaction::{CommittedOffset, GroupMetadata, Transaction};
+pub use transaction::{GroupMetadata, Transaction};
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -16,11 +16,15 @@ pub(super) type Asked<V> = Vec<(TopicPartition, V)>;
 impl Admin {
     /// Has `ask` ask the leaders until each partition has an answer that stands, or time is up. A partition that does not
     /// exist is not waited for.
-    pub(super) async fn of_leaders<V, T>(
+    pub(super) async fn of_leaders<V, T, F>(
         &self,
         asked: Asked<V>,
-        ask: impl AsyncFn(i32, &Asked<V>) -> Result<Outcomes<TopicPartition, T>, Error>,
-    ) -> Outcomes<TopicPartition, T> {
+        ask: impl Fn(i32, Asked<V>) -> F,
+    ) -> Outcomes<TopicPartition, T>
+    where
+        V: Clone,
+        F: Future<Output = Result<Outcomes<TopicPartition, T>, Error>>,
+    {
         let until = Instant::now() + self.client.config().api_timeout;
         let mut done: Outcomes<TopicPartition, T> = Vec::new();
         let mut open = asked;
@@ -31,7 +35,7 @@ impl Admin {
                 failed.insert(partition, (error, value));
             }
             for (leader, asked) in by_leader {
-                let outcomes = ask(leader, &asked).await;
+                let outcomes = ask(leader, asked.clone()).await;
                 let mut values: BTreeMap<TopicPartition, V> = asked.into_iter().collect();
                 match outcomes {
                     Ok(outcomes) => {
@@ -90,12 +94,14 @@ impl Admin {
 
     /// Waits until a partition has a leader; not for one that does not exist.
     pub(super) async fn has_leader(&self, partition: &TopicPartition) -> Result<(), Error> {
-        let found = self.patiently("Metadata", async || match self.leader(partition).await {
-            Err(error) if is_worth_another_try(&error) => {
-                self.client.note_error(Target::Leader(&partition.topic, partition.partition), &error);
-                Err(error)
+        let found = self.patiently("Metadata", || async move {
+            match self.leader(partition).await {
+                Err(error) if is_worth_another_try(&error) => {
+                    self.client.note_error(Target::Leader(&partition.topic, partition.partition), &error);
+                    Err(error)
+                }
+                other => Ok(other),
             }
-            other => Ok(other),
         });
         found.await?.map(drop)
     }

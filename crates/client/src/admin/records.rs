@@ -71,14 +71,14 @@ impl Admin {
         asked: Vec<(TopicPartition, OffsetSpec)>,
         isolation_level: i8,
     ) -> Outcomes<TopicPartition, ListedOffset> {
-        self.of_leaders(asked, async |leader, asked| self.list_offsets_of(leader, isolation_level, asked).await).await
+        self.of_leaders(asked, |leader, asked| self.list_offsets_of(leader, isolation_level, asked)).await
     }
 
     async fn list_offsets_of(
         &self,
         leader: i32,
         isolation_level: i8,
-        asked: &Asked<OffsetSpec>,
+        asked: Asked<OffsetSpec>,
     ) -> Result<Outcomes<TopicPartition, ListedOffset>, Error> {
         let partition = |(partition_index, spec): (i32, OffsetSpec)| ListOffsetsPartition {
             partition_index,
@@ -116,14 +116,10 @@ impl Admin {
 
     /// Deletes the records before these offsets; -1 stands for all. What stays begins at the offsets that come back.
     pub async fn delete_records(&self, before: Vec<(TopicPartition, i64)>) -> Outcomes<TopicPartition, i64> {
-        self.of_leaders(before, async |leader, before| self.delete_records_of(leader, before).await).await
+        self.of_leaders(before, |leader, before| self.delete_records_of(leader, before)).await
     }
 
-    async fn delete_records_of(
-        &self,
-        leader: i32,
-        before: &Asked<i64>,
-    ) -> Result<Outcomes<TopicPartition, i64>, Error> {
+    async fn delete_records_of(&self, leader: i32, before: Asked<i64>) -> Result<Outcomes<TopicPartition, i64>, Error> {
         let partition = |(partition_index, offset): (i32, i64)| DeleteRecordsPartition { partition_index, offset };
         let topics = by_topic(before.iter().map(|(partition, offset)| (partition, *offset)));
         let topic = |(name, partitions): (&str, Vec<(i32, i64)>)| DeleteRecordsTopic {

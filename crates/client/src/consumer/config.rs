@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Consumer;
+use super::group::GroupConfig;
 use super::partitions::Reset;
 use crate::client::Client;
 use crate::error::Error;
@@ -72,6 +73,7 @@ pub(super) struct ConsumerConfig {
     pub(super) check_crcs: bool,
     pub(super) rack: String,
     pub(super) create_topics: bool,
+    pub(super) membership: GroupConfig,
 }
 
 /// Builds a [`Consumer`]. Each common setting has a method; all have Kafka's name for [`set`](Self::set) and
@@ -83,6 +85,13 @@ pub(super) struct ConsumerConfig {
 /// | `enable.auto.commit` | `true` | whether what was received is committed by itself, if there is a group |
 /// | `auto.commit.interval.ms` | 5000 | how often |
 /// | `auto.offset.reset` | `latest` | where to begin without a committed offset: `earliest`, `latest`, `by_duration:PT1H`, `none` |
+/// | `group.protocol` | `classic` | or `consumer` (KIP-848): how members of the group agree on who reads what |
+/// | `partition.assignment.strategy` | `range,cooperative-sticky` | of a classic group, with `roundrobin` and `sticky` |
+/// | `group.remote.assignor` | | the coordinator's assignor, such as `range`, with `group.protocol=consumer` |
+/// | `group.instance.id` | | a name that a member keeps over restarts, so that it keeps its partitions too |
+/// | `session.timeout.ms`, `heartbeat.interval.ms` | 45000, 3000 | of a classic group: when a silent member is given up |
+/// | `max.poll.interval.ms` | 300000 | when a member that receives nothing any more is given up |
+/// | `exclude.internal.topics` | `true` | whether a pattern does not match the servers' own topics |
 /// | `isolation.level` | `read_uncommitted` | or `read_committed`: no records of transactions that are open or aborted |
 /// | `fetch.min.bytes` | 1 | bytes that a broker waits for |
 /// | `fetch.max.wait.ms` | 500 | how long it waits |
@@ -119,6 +128,7 @@ impl ConsumerBuilder {
             check_crcs: true,
             rack: String::new(),
             create_topics: true,
+            membership: GroupConfig::default(),
         };
         Self { client, config, auto_commit_set: false }
     }
@@ -201,6 +211,11 @@ impl ConsumerBuilder {
         if self.config.group.as_deref() == Some("") {
             return Err(Error::config("group.id", "is empty"));
         }
+        let config = &mut self.config;
+        config.membership.check()?;
+        config.membership.group = config.group.clone().unwrap_or_default();
+        config.membership.rack = Some(config.rack.clone()).filter(|rack| !rack.is_empty());
+        config.membership.create_topics = config.create_topics;
         Ok(Consumer::new(self.client, self.config))
     }
 
@@ -228,7 +243,7 @@ impl ConsumerBuilder {
             "milena.decompressed.max.bytes" => {
                 config.decompressed_bytes = number(key, value, 1..=i32::MAX as usize)?;
             }
-            _ => return Ok(false),
+            _ => return config.membership.set(key, value),
         }
         Ok(true)
     }

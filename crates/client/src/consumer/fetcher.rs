@@ -14,6 +14,7 @@ use rustc_hash::FxHashMap;
 use tokio::time::{Instant, Sleep, timeout_at};
 
 use super::config::ConsumerConfig;
+use super::group::{GroupProtocol, Identity};
 use super::link::{Event, Link, Waiting};
 use super::lookup::{self, Answer, Question};
 use super::partitions::{Item, Partitions, Position, Slot, State};
@@ -25,6 +26,7 @@ use crate::connection::Frame;
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::metadata::Topic;
+use crate::producer::GroupMetadata;
 
 /// Last version of Fetch with topic names.
 const TOPIC_NAMES: i16 = 12;
@@ -44,6 +46,8 @@ pub(super) struct Fetcher {
     pub(super) client: Client,
     pub(super) config: Arc<ConsumerConfig>,
     pub(super) partitions: Partitions,
+    /// Who reads, while the consumer is a member of its group.
+    pub(super) member: Option<Identity>,
     connections: Arc<Connections>,
     pub(super) links: FxHashMap<i32, Link>,
     queue: VecDeque<Queued>,
@@ -74,6 +78,7 @@ impl Fetcher {
             client,
             config,
             partitions: Partitions::default(),
+            member: None,
             links: FxHashMap::default(),
             queue: VecDeque::new(),
             queued: 0,
@@ -88,6 +93,13 @@ impl Fetcher {
             backing_off: HashSet::new(),
             timer: Box::pin(tokio::time::sleep(max_age)),
         }
+    }
+
+    /// In whose name the group's offsets are asked for. A classic group gives them to everybody.
+    fn name(&self) -> GroupMetadata {
+        let member = self.member.as_ref().filter(|_| self.config.membership.protocol == GroupProtocol::Consumer);
+        let nobody = || GroupMetadata::of(self.config.group.as_deref().unwrap_or_default());
+        member.map_or_else(nobody, Identity::metadata)
     }
 
     /// The next records, or what has gone wrong. Nothing is lost when it is not asked again for a while.
@@ -115,7 +127,8 @@ impl Fetcher {
             self.look_at_time(now);
             self.place_all(now);
             any |= came;
-            let began = self.learn(now) | self.look_up(now) | self.send(now);
+            // Who looks up may find that a topic has to be learnt.
+            let began = self.look_up(now) | self.learn(now) | self.send(now);
             let settled = !came && !began && !self.partitions.has_dirty();
             if settled && self.set_timer(cx, now) {
                 return any;
@@ -332,7 +345,7 @@ impl Fetcher {
             }
         }
         let any = !questions.is_empty();
-        self.lookups.extend(lookup::begin(&self.client, &self.config, questions));
+        self.lookups.extend(lookup::begin(&self.client, &self.config, &self.name(), questions));
         any
     }
 

@@ -60,6 +60,7 @@ pub(super) enum Found {
 pub(super) fn begin(
     client: &Client,
     config: &Arc<ConsumerConfig>,
+    name: &GroupMetadata,
     questions: Vec<Question>,
 ) -> Vec<Waiting<Vec<Answer>>> {
     let (mut group, mut offsets, mut epochs) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
@@ -72,9 +73,9 @@ pub(super) fn begin(
     }
     let mut begun: Vec<Waiting<Vec<Answer>>> = Vec::new();
     if !group.is_empty() {
-        let (client, config) = (client.clone(), Arc::clone(config));
+        let (client, name) = (client.clone(), name.clone());
         begun.push(Box::pin(async move {
-            let found = committed(&client, &config, &group).await;
+            let found = committed(&client, &name, &group).await;
             answers(group, found)
         }));
     }
@@ -111,10 +112,9 @@ fn answers(questions: Vec<Question>, found: Result<FoundOf, Error>) -> Vec<Answe
     questions.into_iter().map(answer).collect()
 }
 
-async fn committed(client: &Client, config: &ConsumerConfig, questions: &[Question]) -> Result<FoundOf, Error> {
-    let group = GroupMetadata::of(config.group.as_deref().unwrap_or_default());
+async fn committed(client: &Client, group: &GroupMetadata, questions: &[Question]) -> Result<FoundOf, Error> {
     let names: Vec<TopicPartition> = questions.iter().map(|question| question.name.clone()).collect();
-    let fetched = commit::fetch(client, &group, &names).await?;
+    let fetched = commit::fetch(client, group, &names).await?;
     let found = |(name, offset): (TopicPartition, Result<Option<crate::admin::CommittedOffset>, Error>)| {
         let position = |offset: crate::admin::CommittedOffset| Position {
             offset: offset.offset,

@@ -10,13 +10,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use milena_protocol::ErrorCode;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 use tracing::Instrument;
 
 use super::config::ConsumerConfig;
+use super::group::Identity;
 use super::partitions::Partitions;
 use super::{Consumer, commit};
 use crate::admin::{CommittedOffset, ListedOffset, OffsetSpec, Outcomes};
@@ -25,7 +27,10 @@ use crate::error::Error;
 use crate::producer::GroupMetadata;
 use crate::topic_partition::TopicPartition;
 
-type Offsets = Vec<(TopicPartition, CommittedOffset)>;
+pub(super) type Offsets = Vec<(TopicPartition, CommittedOffset)>;
+
+/// How often a member tries to commit while its epoch changes.
+const EPOCH_TRIES: u32 = 10;
 
 /// Waits for the end of a commit, which does not depend on it.
 #[derive(Debug)]
@@ -39,9 +44,22 @@ impl Future for Commit {
     }
 }
 
+/// In whose name offsets are committed.
+#[derive(Debug, Clone)]
+struct Name {
+    group: Arc<str>,
+    member: Option<Identity>,
+}
+
+impl Name {
+    fn metadata(&self) -> GroupMetadata {
+        self.member.as_ref().map_or_else(|| GroupMetadata::of(&*self.group), Identity::metadata)
+    }
+}
+
 /// A commit that was asked for.
 struct Job {
-    group: GroupMetadata,
+    group: Name,
     offsets: Offsets,
     ended: oneshot::Sender<Result<(), Error>>,
 }
@@ -56,7 +74,9 @@ struct Jobs {
 /// The commits of a consumer with a group.
 pub(super) struct GroupOffsets {
     client: Client,
-    metadata: GroupMetadata,
+    group: Arc<str>,
+    /// Who commits, while the consumer is a member.
+    pub(super) member: Option<Identity>,
     jobs: Arc<Mutex<Jobs>>,
     task: Mutex<Option<JoinHandle<()>>>,
     auto: Option<AutoCommit>,
@@ -89,17 +109,21 @@ impl GroupOffsets {
             under_way: None,
         });
         let (jobs, task) = (Arc::default(), Mutex::default());
-        Self { client, metadata: GroupMetadata::of(group), jobs, task, auto }
+        Self { client, group: group.into(), member: None, jobs, task, auto }
+    }
+
+    fn name(&self) -> Name {
+        Name { group: Arc::clone(&self.group), member: self.member.clone() }
     }
 
     /// Begins to commit, after all that was asked for before.
-    fn begin(&self, offsets: Offsets) -> Commit {
+    pub(super) fn begin(&self, offsets: Offsets) -> Commit {
         let (ended, commit) = oneshot::channel();
         let mut jobs = self.jobs.lock();
-        jobs.waiting.push_back(Job { group: self.metadata.clone(), offsets, ended });
+        jobs.waiting.push_back(Job { group: self.name(), offsets, ended });
         if !jobs.is_running {
             jobs.is_running = true;
-            let span = tracing::debug_span!("commit", group = self.metadata.group);
+            let span = tracing::debug_span!("commit", group = &*self.group);
             let work = carry_out(self.client.clone(), Arc::clone(&self.jobs)).instrument(span);
             *self.task.lock() = Some(tokio::spawn(work));
         }
@@ -108,7 +132,7 @@ impl GroupOffsets {
 
     /// Commits, and tries again as long as that can help and time allows.
     async fn commit(&self, offsets: &Offsets, within: Duration) -> Result<(), Error> {
-        self.client.patiently("a commit", within, async || self.begin(offsets.clone()).await).await
+        self.client.patiently("a commit", within, || self.begin(offsets.clone())).await
     }
 
     /// Commits what was received, if it is time to.
@@ -119,7 +143,7 @@ impl GroupOffsets {
         {
             auto.under_way = None;
             if let Err(error) = ended {
-                tracing::warn!(group = self.metadata.group, %error, "offsets were not committed");
+                tracing::warn!(group = &*self.group, %error, "offsets were not committed");
                 auto.committed.clear();
             }
         }
@@ -158,11 +182,28 @@ async fn carry_out(client: Client, jobs: Arc<Mutex<Jobs>>) {
             next
         };
         let Some(Job { group, offsets, ended }) = next else { return };
-        let committed = commit::commit(&client, &group, &offsets).await;
+        let committed = commit_as(&client, &group, &offsets).await;
         tracing::debug!(partitions = offsets.len(), ok = committed.is_ok(), "committed");
         // Who does not wait for it any more does not hear of it.
         let _ = ended.send(committed);
     }
+}
+
+/// Commits once. A member learns what its group thinks of it; where only its epoch was that of a moment ago, it tries as who it
+/// is now.
+async fn commit_as(client: &Client, name: &Name, offsets: &Offsets) -> Result<(), Error> {
+    for tries in 1.. {
+        let group = name.metadata();
+        let committed = commit::commit(client, &group, offsets).await;
+        let code = committed.as_ref().err().and_then(Error::code);
+        let (Some(member), Some(code)) = (&name.member, code) else { return committed };
+        member.refused(code, &group);
+        if code != ErrorCode::STALE_MEMBER_EPOCH || tries >= EPOCH_TRIES {
+            return committed;
+        }
+        sleep(client.config().retry_backoff.first).await;
+    }
+    unreachable!("the loop ends by returning")
 }
 
 /// Where the consumer is in each partition.
@@ -186,7 +227,7 @@ impl Consumer {
     /// # Errors
     /// [`Error::Config`] without a `group.id`.
     pub fn group_metadata(&self) -> Result<GroupMetadata, Error> {
-        Ok(self.group()?.metadata.clone())
+        Ok(self.group()?.name().metadata())
     }
 
     /// Where the consumer is in each partition that it has a position in: what [`commit_sync`](Self::commit_sync) commits.
@@ -226,40 +267,44 @@ impl Consumer {
     /// # Errors
     /// When the group's coordinator does not answer, or refuses.
     pub async fn committed(
-        &self,
+        &mut self,
         partitions: &[TopicPartition],
     ) -> Result<Vec<(TopicPartition, Option<CommittedOffset>)>, Error> {
         let group = self.group()?;
-        let ask = async || {
-            let outcomes = commit::fetch(&self.client, &group.metadata, partitions).await?;
+        let (client, metadata) = (&self.client, &GroupMetadata::of(&*group.group));
+        let ask = || async move {
+            let outcomes = commit::fetch(client, metadata, partitions).await?;
             outcomes.into_iter().map(|(partition, outcome)| Ok((partition, outcome?))).collect()
         };
-        self.client.patiently("OffsetFetch", self.client.config().api_timeout, ask).await
+        client.patiently("OffsetFetch", client.config().api_timeout, ask).await
     }
 
     /// The first offset of each partition.
-    pub async fn beginning_offsets(&self, partitions: &[TopicPartition]) -> Outcomes<TopicPartition, i64> {
+    pub async fn beginning_offsets(&mut self, partitions: &[TopicPartition]) -> Outcomes<TopicPartition, i64> {
         self.offsets_at(partitions, OffsetSpec::Earliest).await
     }
 
     /// The offset that follows the last record of each partition that this consumer could receive.
-    pub async fn end_offsets(&self, partitions: &[TopicPartition]) -> Outcomes<TopicPartition, i64> {
+    pub async fn end_offsets(&mut self, partitions: &[TopicPartition]) -> Outcomes<TopicPartition, i64> {
         self.offsets_at(partitions, OffsetSpec::Latest).await
     }
 
     /// The first record of each partition whose time is this or later, ms since 1970.
-    pub async fn offsets_for_times(&self, times: &[(TopicPartition, i64)]) -> Outcomes<TopicPartition, ListedOffset> {
+    pub async fn offsets_for_times(
+        &mut self,
+        times: &[(TopicPartition, i64)],
+    ) -> Outcomes<TopicPartition, ListedOffset> {
         let asked = times.iter().map(|(partition, time)| (partition.clone(), OffsetSpec::Timestamp(*time)));
         self.list(asked.collect()).await
     }
 
-    async fn offsets_at(&self, partitions: &[TopicPartition], spec: OffsetSpec) -> Outcomes<TopicPartition, i64> {
+    async fn offsets_at(&mut self, partitions: &[TopicPartition], spec: OffsetSpec) -> Outcomes<TopicPartition, i64> {
         let listed = self.list(partitions.iter().map(|partition| (partition.clone(), spec)).collect()).await;
         let offset = |listed: ListedOffset| listed.offset.unwrap_or(0);
         listed.into_iter().map(|(partition, listed)| (partition, listed.map(offset))).collect()
     }
 
-    async fn list(&self, asked: Vec<(TopicPartition, OffsetSpec)>) -> Outcomes<TopicPartition, ListedOffset> {
+    async fn list(&mut self, asked: Vec<(TopicPartition, OffsetSpec)>) -> Outcomes<TopicPartition, ListedOffset> {
         self.client.admin().list_offsets_seen(asked, self.config.isolation.code()).await
     }
 }

@@ -17,6 +17,10 @@ use crate::call::Target;
 use crate::connection::decode;
 use crate::error::Error;
 
+/// What is said of the member that asks rather than of what it asks for.
+const OF_MEMBERS: [ErrorCode; 3] =
+    [ErrorCode::STALE_MEMBER_EPOCH, ErrorCode::UNKNOWN_MEMBER_ID, ErrorCode::ILLEGAL_GENERATION];
+
 impl Fetcher {
     /// A broker can't be reached, or its connection was lost.
     pub(super) fn lost(&mut self, broker: i32, error: &Error, now: Instant) {
@@ -154,6 +158,10 @@ impl Fetcher {
             Err(error) if error.is_retriable() => {
                 tracing::debug!(partition = %partition.name, %error, "its position is not known yet");
                 self.look_elsewhere(slot);
+                return self.back_off(slot, now);
+            }
+            // The member has another epoch by now, or is none, and will hear of it.
+            Err(error) if error.code().is_some_and(|code| OF_MEMBERS.contains(&code)) => {
                 return self.back_off(slot, now);
             }
             Err(error) => return self.fail(slot, error),

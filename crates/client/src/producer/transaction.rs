@@ -1,8 +1,6 @@
 //! Transactions: the guard that callers hold, and what they share with the sender, which does the work. So a transaction comes
 //! to its end whatever happens to the futures of its holder.
 
-use std::collections::BTreeMap;
-
 use milena_protocol::ErrorCode;
 use milena_protocol::messages::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
@@ -15,9 +13,11 @@ use super::Producer;
 use super::delivery::Delivery;
 use super::record::Record;
 use super::sequences::Identity;
+use crate::admin::{self, CommittedOffset};
 use crate::call::Target;
 use crate::coordinators::CoordinatorKind;
 use crate::error::{Error, check};
+use crate::topic_partition::TopicPartition;
 
 /// Last version of TxnOffsetCommit in which the group's partition must have been added to the transaction before.
 const OFFSETS_ADDED_BEFORE: i16 = 4;
@@ -213,21 +213,6 @@ impl GroupMetadata {
     }
 }
 
-/// An offset to commit: that of the next record to read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommittedOffset {
-    /// The topic.
-    pub topic: String,
-    /// The partition.
-    pub partition: i32,
-    /// The offset.
-    pub offset: i64,
-    /// Leader epoch of the record before it, if it is known.
-    pub leader_epoch: Option<i32>,
-    /// What the application keeps with it.
-    pub metadata: Option<String>,
-}
-
 /// A transaction under way; see [`Producer::begin`]. It is aborted when it is dropped.
 #[derive(Debug)]
 #[must_use = "a transaction that is dropped is aborted"]
@@ -260,11 +245,28 @@ impl Transaction {
         self.0.send_any(record).await
     }
 
-    /// Commits offsets of a group as a part of the transaction.
+    /// Commits offsets of a group as a part of the transaction, each that of the next record to read.
+    ///
+    /// ```no_run
+    /// # use milena_client::{Consumer, Error, Producer, Record};
+    /// # async fn example(consumer: &mut Consumer, producer: &Producer) -> Result<(), Error> {
+    /// let records = consumer.recv().await?;
+    /// let transaction = producer.begin().await?;
+    /// for record in &records {
+    ///     transaction.send(&Record::to("doubled").value(record.value.unwrap_or_default())).await?;
+    /// }
+    /// transaction.send_offsets(&consumer.positions(), &consumer.group_metadata()?).await?;
+    /// transaction.commit().await
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::Transaction`]; the transaction can't be committed then.
-    pub async fn send_offsets(&self, offsets: &[CommittedOffset], group: &GroupMetadata) -> Result<(), Error> {
+    pub async fn send_offsets(
+        &self,
+        offsets: &[(TopicPartition, CommittedOffset)],
+        group: &GroupMetadata,
+    ) -> Result<(), Error> {
         let transactions = self.0.transactions()?;
         if let Some(failure) = transactions.failure() {
             return Err(failure);
@@ -281,7 +283,11 @@ impl Transaction {
         Ok(())
     }
 
-    async fn try_send_offsets(&self, offsets: &[CommittedOffset], group: &GroupMetadata) -> Result<(), Error> {
+    async fn try_send_offsets(
+        &self,
+        offsets: &[(TopicPartition, CommittedOffset)],
+        group: &GroupMetadata,
+    ) -> Result<(), Error> {
         let (client, transactional_id) = (self.0.client(), self.0.transactional_id());
         let identity = self.0.transactions()?.inner.lock().identity;
         let (identity, version_2) = identity.ok_or(Error::Closed)?;
@@ -341,22 +347,20 @@ impl Producer {
     }
 }
 
-fn by_topic(offsets: &[CommittedOffset]) -> Vec<TxnOffsetCommitRequestTopic<'_>> {
-    let mut topics: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-    for offset in offsets {
-        topics.entry(&offset.topic).or_default().push(TxnOffsetCommitRequestPartition {
-            partition_index: offset.partition,
-            committed_offset: offset.offset,
-            committed_leader_epoch: offset.leader_epoch.unwrap_or(-1),
-            committed_metadata: offset.metadata.as_deref().map(Into::into),
-        });
-    }
-    let topic = |(name, partitions): (&_, _)| TxnOffsetCommitRequestTopic {
-        name: std::borrow::Cow::Borrowed(*name),
-        partitions,
+fn by_topic(offsets: &[(TopicPartition, CommittedOffset)]) -> Vec<TxnOffsetCommitRequestTopic<'_>> {
+    let partition = |(partition_index, offset): (i32, &CommittedOffset)| TxnOffsetCommitRequestPartition {
+        partition_index,
+        committed_offset: offset.offset,
+        committed_leader_epoch: offset.leader_epoch.unwrap_or(-1),
+        committed_metadata: Some(offset.metadata.clone().into()),
+    };
+    let topics = admin::by_topic(offsets.iter().map(|(partition, offset)| (partition, offset)));
+    let topic = |(name, partitions): (&str, Vec<_>)| TxnOffsetCommitRequestTopic {
+        name: name.to_owned().into(),
+        partitions: partitions.into_iter().map(partition).collect(),
         ..Default::default()
     };
-    topics.iter().map(|(name, partitions)| topic((name, partitions.clone()))).collect()
+    topics.into_iter().map(topic).collect()
 }
 
 /// Whether a producer with this error can't have any more transactions.

@@ -77,6 +77,17 @@ async fn a_record_is_received_as_it_was_sent() {
 }
 
 #[tokio::test]
+async fn a_topic_that_the_client_has_never_heard_of_is_learnt() {
+    let cluster = Cluster::start();
+    let client = cluster.client();
+    let topic = create_topic(&client, 1, &[]).await;
+    produce(&client.producer().build().unwrap(), &topic, 0..1).await;
+    let mut consumer = consumer(&cluster.client(), &topic);
+    let received = tokio::time::timeout(PATIENCE, values(&mut consumer, 1)).await;
+    assert_eq!(received.unwrap(), [0]);
+}
+
+#[tokio::test]
 async fn many_records_are_received_in_order_with_every_codec() {
     let cluster = Cluster::start();
     let client = cluster.client();
@@ -219,7 +230,7 @@ async fn what_was_received_is_committed_by_itself_when_the_consumer_is_closed_an
     assert_eq!(second.position(&partition).await.unwrap(), 10);
     produce(&producer, &topic, 10..20).await;
     assert_eq!(values(&mut second, 10).await, (10..20).collect::<Vec<_>>());
-    let watcher = member("3600000");
+    let mut watcher = member("3600000");
     loop {
         // While it waits for more, what was received is committed.
         assert!(second.poll(Duration::from_millis(10)).await.unwrap().is_none());

@@ -5,6 +5,7 @@
 mod cluster;
 mod common;
 mod consumer;
+mod groups;
 mod producer;
 mod read;
 mod transactions;

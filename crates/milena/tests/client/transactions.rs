@@ -8,7 +8,8 @@ use milena_client::protocol::ErrorCode;
 use milena_client::protocol::messages::OffsetFetchRequest;
 use milena_client::protocol::messages::offset_fetch_request::OffsetFetchRequestTopic;
 use milena_client::{
-    Client, CommittedOffset, CoordinatorKind, Error, GroupMetadata, Producer, Record, Target, Transaction, check,
+    Client, CommittedOffset, CoordinatorKind, Error, GroupMetadata, Producer, Record, Target, TopicPartition,
+    Transaction, check,
 };
 
 use crate::common::{Cluster, create_topic, unique};
@@ -182,13 +183,9 @@ async fn offsets_are_committed_with_the_transaction_only() {
 async fn offsets_of_transactions(client: &Client) {
     let topic = create_topic(client, 1, &[]).await;
     let (group, producer) = (unique("group"), producer(client, &unique("id")));
-    let offset = |offset| CommittedOffset {
-        topic: topic.clone(),
-        partition: 0,
-        offset,
-        leader_epoch: None,
-        metadata: Some("note".to_owned()),
-    };
+    let partition = TopicPartition::new(topic.as_str(), 0);
+    let offset =
+        |offset| (partition.clone(), CommittedOffset { metadata: "note".to_owned(), ..CommittedOffset::at(offset) });
     for (number, commit, seen) in [(5, true, 5), (9, false, 5)] {
         let transaction = producer.begin().await.unwrap();
         transaction.send_offsets(&[offset(number)], &GroupMetadata::of(&group)).await.unwrap();
