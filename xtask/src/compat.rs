@@ -124,9 +124,7 @@ fn suite(server: &mut Server, options: &Options, names: &[&'static str]) -> Resu
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as i64;
     let base = (now - 3_600_000).to_string();
-    for client in &clients {
-        phase(client, server, &["produce"], &base, &[])?;
-    }
+    at_once(&clients, |client| phase(client, server, &["produce"], &base, &[]))?;
     read_all(&clients, server, &base)?;
     at_once(clients.iter().filter(|client| client.shared), |client| hold_and_die(client, server, &base))?;
     take_turns(&clients, server, &base, "0")?;
@@ -226,10 +224,7 @@ fn hold_and_die(client: &Client, server: &Server, base: &str) -> Result<()> {
 /// Every client reads what every client wrote.
 fn read_all(clients: &[Client], server: &Server, base: &str) -> Result<()> {
     let writers: Vec<_> = clients.iter().filter(|c| c.shared).map(|c| c.name).collect();
-    for client in clients {
-        phase(client, server, &["verify"], base, &[&writers.join(",")])?;
-    }
-    Ok(())
+    at_once(clients, |client| phase(client, server, &["verify"], base, &[&writers.join(",")]))
 }
 
 fn phase(client: &Client, server: &Server, phase: &[&str], base: &str, more: &[&str]) -> Result<()> {
