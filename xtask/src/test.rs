@@ -6,6 +6,7 @@ mod steps;
 mod syscalls;
 mod turns;
 
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -43,22 +44,42 @@ struct Step {
     run: fn() -> Result<Outcome>,
 }
 
-const STEPS: &[Step] = &[
-    Step { name: "fmt", run: steps::fmt },
-    Step { name: "clippy", run: steps::clippy },
-    Step { name: "build", run: steps::build },
-    Step { name: "tests", run: steps::tests },
-    Step { name: "syscalls", run: steps::syscalls },
-    Step { name: "instructions", run: steps::instructions },
-    Step { name: "cases", run: steps::cases },
-    Step { name: "requests", run: steps::requests },
-    Step { name: "oracle", run: steps::oracle },
-    Step { name: "answers", run: steps::answers },
-    Step { name: "client", run: steps::client },
-    Step { name: "hostile", run: steps::hostile },
-    Step { name: "compat", run: steps::compat },
-    Step { name: "files", run: steps::files },
-    Step { name: FUZZ, run: steps::fuzz },
+impl Step {
+    /// Runs it, and says what came of it.
+    fn take(&self) -> Outcome {
+        let started = Instant::now();
+        let outcome =
+            (self.run)().unwrap_or_else(|error| Outcome { failures: vec![format!("{error:#}")], ..Outcome::default() });
+        let seconds = started.elapsed().as_secs_f64();
+        let verdict = if outcome.failures.is_empty() { "ok" } else { "FAILED" };
+        let (passed, failed, skipped) = (outcome.passed, outcome.failures.len(), outcome.skipped.len());
+        let mut text = format!(
+            "{:<12} {verdict:<7} {seconds:>6.1} s  {passed} passed, {failed} failed, {skipped} skipped\n",
+            self.name
+        );
+        for failure in &outcome.failures {
+            text += &format!("  {}\n", failure.replace('\n', "\n  "));
+        }
+        print!("{text}");
+        outcome
+    }
+}
+
+/// The steps in their order. Those of one row run at the same time: they mostly wait for servers of their own.
+const STEPS: &[&[Step]] = &[
+    &[Step { name: "fmt", run: steps::fmt }],
+    &[Step { name: "clippy", run: steps::clippy }],
+    &[Step { name: "build", run: steps::build }],
+    &[Step { name: "tests", run: steps::tests }],
+    &[Step { name: "syscalls", run: steps::syscalls }],
+    &[Step { name: "instructions", run: steps::instructions }],
+    &[Step { name: "cases", run: steps::cases }, Step { name: "oracle", run: steps::oracle }],
+    &[Step { name: "requests", run: steps::requests }, Step { name: "client", run: steps::client }],
+    &[Step { name: "answers", run: steps::answers }],
+    &[Step { name: "hostile", run: steps::hostile }],
+    &[Step { name: "compat", run: steps::compat }],
+    &[Step { name: "files", run: steps::files }],
+    &[Step { name: FUZZ, run: steps::fuzz }],
 ];
 /// The step that takes a share of a nightly run, and is otherwise only run when it is asked for.
 const FUZZ: &str = "fuzz";
@@ -67,31 +88,22 @@ const FUZZ: &str = "fuzz";
 pub(crate) fn run(args: &Args) -> Result<()> {
     let listed = |list: &Option<String>, name| list.as_deref().is_some_and(|l| l.split(',').any(|n| n == name));
     let started = Instant::now();
+    let is_wanted = |step: &&Step| {
+        let by_itself = args.only.is_none() && (step.name != FUZZ || milena_testkit::rounds() > 1);
+        (listed(&args.only, step.name) || by_itself) && !listed(&args.without, step.name)
+    };
     let (mut passed, mut failed, mut skipped) = (0, 0, Vec::new());
-    for step in STEPS {
-        let is_wanted = listed(&args.only, step.name)
-            || (args.only.is_none() && (step.name != FUZZ || milena_testkit::rounds() > 1));
-        if !is_wanted || listed(&args.without, step.name) {
-            continue;
+    for row in STEPS {
+        let taken: Vec<(&Step, Outcome)> = thread::scope(|scope| {
+            let running = row.iter().filter(is_wanted).map(|step| (step, scope.spawn(|| step.take())));
+            let running: Vec<_> = running.collect();
+            running.into_iter().map(|(step, thread)| (step, thread.join().expect("a step panicked"))).collect()
+        });
+        for (step, outcome) in taken {
+            passed += outcome.passed;
+            failed += outcome.failures.len();
+            skipped.extend(outcome.skipped.into_iter().map(|why| format!("{}: {why}", step.name)));
         }
-        let step_started = Instant::now();
-        let outcome =
-            (step.run)().unwrap_or_else(|error| Outcome { failures: vec![format!("{error:#}")], ..Outcome::default() });
-        let seconds = step_started.elapsed().as_secs_f64();
-        let verdict = if outcome.failures.is_empty() { "ok" } else { "FAILED" };
-        println!(
-            "{:<12} {verdict:<7} {seconds:>6.1} s  {} passed, {} failed, {} skipped",
-            step.name,
-            outcome.passed,
-            outcome.failures.len(),
-            outcome.skipped.len()
-        );
-        for failure in &outcome.failures {
-            println!("  {}", failure.replace('\n', "\n  "));
-        }
-        passed += outcome.passed;
-        failed += outcome.failures.len();
-        skipped.extend(outcome.skipped.into_iter().map(|why| format!("{}: {why}", step.name)));
     }
     for why in &skipped {
         println!("skipped {why}");

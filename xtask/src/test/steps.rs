@@ -125,7 +125,7 @@ fn recorded(options: Options) -> Result<Outcome> {
         server.keep();
         outcome.failures.push(format!("the server's folder is {}", server.dir().display()));
     }
-    println!("          {}", runner::summary(&all));
+    println!("          {}: {}", server.kind().name(), runner::summary(&all));
     Ok(outcome)
 }
 
