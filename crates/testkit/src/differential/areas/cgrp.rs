@@ -72,6 +72,11 @@ impl Consumer {
     pub(super) fn new(cx: &mut Context<'_>, partitions: i32) -> Result<Self> {
         cx.coordinated()?;
         let topic = cx.create("t", partitions, &[])?;
+        // The coordinator hears of a topic a moment after those who lead it: another group gets its partitions first.
+        let mut before = Self::of(cx, topic.clone())?;
+        before.group = cx.name("before");
+        before.assigned()?;
+        before.beat_in(-1)?;
         Self::of(cx, topic)
     }
 
