@@ -172,6 +172,16 @@ impl<'a> Records<'a> {
         Records { count, index: 0, max_size, fields: Fields::new(body), ended: false }
     }
 
+    /// Passes over the next record, unless the walk has ended: what was read once need not be looked into again.
+    pub fn pass_over(&mut self) {
+        if self.ended || self.index == self.count {
+            return;
+        }
+        let size = self.fields.varint().ok().and_then(|length| usize::try_from(length).ok());
+        self.ended = size.is_none_or(|size| self.fields.take(size).is_err());
+        self.index += 1;
+    }
+
     fn record(&mut self) -> Result<Record<'a>, RecordFault> {
         let length = self.fields.varint()?;
         let size = usize::try_from(length).map_err(|_| RecordFault::NegativeLength(length))?;

@@ -83,6 +83,26 @@ proptest! {
         let null_key = sources.iter().position(|source| source.key.is_none());
         prop_assert_eq!(summary.first_null_key, null_key.map(|index| index as i32));
     }
+
+    #[test]
+    fn records_that_are_passed_over_leave_the_others_as_they_are(codec in codec(), sources in vec(source(), 0..12), pattern: u16) {
+        let built = build(codec, &sources, 7);
+        let batch = Batch::parse(&built).unwrap();
+        let is_read = |index: usize| pattern >> index & 1 == 1;
+        let mut decompressor = Decompressor::new(8 << 20);
+        let mut records = batch.records(&mut decompressor).unwrap();
+        for (index, source) in sources.iter().enumerate() {
+            if !is_read(index) {
+                records.pass_over();
+                continue;
+            }
+            let record = records.next().unwrap().unwrap();
+            prop_assert_eq!(record.offset_delta as usize, index);
+            prop_assert!(record.key == source.key.as_deref() && record.value == source.value.as_deref());
+        }
+        records.pass_over();
+        prop_assert_eq!(records.next(), None);
+    }
 }
 
 /// Reads a hostile batch in both ways and compares what they say.

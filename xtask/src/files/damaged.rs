@@ -25,6 +25,9 @@ const REFUSES: &str = "refuses";
 /// Batches of a segment, and of a topic.
 const BATCHES: i64 = 3;
 const ALL_BATCHES: i64 = 12;
+const HOUR: i64 = 60 * 60 * 1000;
+/// How far ahead of now the last segment begins: a marker of now is never too late for it.
+const AHEAD: i64 = HOUR / 2;
 /// The topic that is never damaged.
 const UNTOUCHED: &str = "untouched";
 /// Of the rows that cost Kafka a start of their own, one in so many is asked in one round.
@@ -181,12 +184,13 @@ impl Base {
 
 /// Makes a topic of four segments, the last one with an aborted transaction behind it if it is wanted.
 fn partition(client: &mut RawClient, name: &str, now: i64, transaction: bool) -> Result<Sound> {
-    let configs = json!([{"name": "segment.ms", "value": "1000"}]);
+    let configs = json!([{"name": "segment.ms", "value": HOUR.to_string()}]);
     let topic = json!({"name": name, "numPartitions": 1, "replicationFactor": 1, "configs": configs});
     client.call("CreateTopics", 7, &json!({"topics": [topic], "timeoutMs": 30000}))?;
     let batch = |number: i64| {
         let sequence = i32::try_from(number * RECORDS).unwrap_or(i32::MAX);
-        let batch = Batch::of(RECORDS as usize, now + number / BATCHES * 2000);
+        let segments_to_come = ALL_BATCHES / BATCHES - 1 - number / BATCHES;
+        let batch = Batch::of(RECORDS as usize, now + AHEAD - segments_to_come * 2 * HOUR);
         Batch { producer_id: 77, producer_epoch: 0, base_sequence: sequence, ..batch }.build()
     };
     for number in 0..ALL_BATCHES {
@@ -234,7 +238,7 @@ fn abort(client: &mut RawClient, topic: &str, now: i64) -> Result<()> {
     }
     let producer_id = given["producerId"].as_i64().context("a producer id")?;
     let producer_epoch = i16::try_from(given["producerEpoch"].as_i64().context("an epoch")?)?;
-    let batch = Batch::of(RECORDS as usize, now + 6000);
+    let batch = Batch::of(RECORDS as usize, now + AHEAD);
     let batch = Batch { attributes: 0x10, producer_id, producer_epoch, base_sequence: 0, ..batch };
     taken(client, topic, &json!(topic), &batch.build())?;
     let end = json!({"transactionalId": topic, "producerId": producer_id, "producerEpoch": producer_epoch, "committed": false});

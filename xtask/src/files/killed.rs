@@ -5,6 +5,7 @@
 mod partition;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -31,8 +32,10 @@ pub(super) fn storms(options: &Options) -> Result<usize> {
 }
 
 fn storm(options: &Options, dir: &Path) -> Result<usize> {
+    let binary = super::binary(options)?;
     let dirs = [dir.join("data"), dir.join("data-b")];
-    let mut options = options.clone().dir(dir).set("log.dirs", &format!("{},{}", dirs[0].display(), dirs[1].display()));
+    let mut options: Options =
+        options.clone().dir(dir).set("log.dirs", &format!("{},{}", dirs[0].display(), dirs[1].display()));
     for (key, value) in [
         ("log.cleaner.backoff.ms", "15"),
         ("log.initial.task.delay.ms", "0"),
@@ -63,6 +66,7 @@ fn storm(options: &Options, dir: &Path) -> Result<usize> {
         }
         let wanted = 100 + random.u64(..1500);
         one_life(&mut server, &mut partitions, &dirs, &fleeting, wanted)?;
+        verify(binary, &dirs).with_context(|| format!("kill {}", kill + 1))?;
     }
     server.stop()?;
     server.start()?;
@@ -72,6 +76,12 @@ fn storm(options: &Options, dir: &Path) -> Result<usize> {
         partition.check(&mut client).with_context(|| format!("{}, after a stop", partition.topic()))?;
     }
     Ok(checked + partitions.len())
+}
+
+/// What a kill leaves is no damage.
+fn verify(binary: &Path, dirs: &[PathBuf]) -> Result<()> {
+    let verified = Command::new(binary).args(["log", "verify"]).args(dirs).output()?;
+    if verified.status.success() { Ok(()) } else { bail!("log verify: {}", String::from_utf8_lossy(&verified.stdout)) }
 }
 
 fn create(client: &mut RawClient) -> Result<Vec<Partition>> {

@@ -319,7 +319,8 @@ fn is_torn(file: &dyn File, position: u64, size: u64) -> std::io::Result<bool> {
         return Ok(true);
     }
     let mut at = position;
-    while at < size {
+    while let Some(data) = file.skip_hole(at)?.filter(|data| *data < size) {
+        at = data;
         let read = file.read_at(&mut bytes, at)?;
         if read == 0 || bytes[..read].iter().any(|byte| *byte != 0) {
             return Ok(read == 0);
