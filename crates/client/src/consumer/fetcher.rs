@@ -432,9 +432,7 @@ impl Fetcher {
         let (topic, leader, leader_epoch) = self.leader(slot, now)?;
         let known = self.client.known();
         let partition = self.partitions.note(slot);
-        if partition.topic_id != topic.id {
-            (partition.topic_id, partition.leader_epoch) = (topic.id, -1);
-        }
+        partition.note_topic(topic.id);
         if leader_epoch > partition.leader_epoch && partition.fetch.leader_epoch.is_some() {
             partition.state = State::Validate;
             self.unasked.push(slot);

@@ -135,6 +135,14 @@ impl Partition {
         self.fetch = self.position;
     }
 
+    /// The topic as it is now. The epochs of one that was there before say nothing of this one.
+    pub(super) fn note_topic(&mut self, id: Uuid) {
+        if self.topic_id != id && self.topic_id != Uuid::ZERO {
+            (self.position.leader_epoch, self.fetch.leader_epoch, self.leader_epoch) = (None, None, -1);
+        }
+        self.topic_id = id;
+    }
+
     /// Whether its position is known.
     pub(super) fn is_positioned(&self) -> bool {
         matches!(self.state, State::Ready | State::Validate)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use milena::testing::Broker;
-use milena_client::admin::CommittedOffset;
+use milena_client::admin::{CommittedOffset, NewTopic};
 use milena_client::protocol::ErrorCode;
 use milena_client::{
     Client, Compression, Consumer, Error, IsolationLevel, OffsetReset, Producer, Record, SeekTo, TopicPartition,
@@ -304,6 +304,28 @@ async fn a_reader_whose_records_were_deleted_goes_on_where_it_is_told_to() {
     assert_eq!(values(&mut strict, 30).await, (70..100).collect::<Vec<_>>());
     let begins = strict.beginning_offsets(std::slice::from_ref(&partition)).await;
     assert_eq!(begins[0].1.as_ref().unwrap(), &60);
+}
+
+#[tokio::test]
+async fn a_topic_that_is_created_anew_is_read_from_its_beginning() {
+    let cluster = Cluster::start();
+    let client = cluster.client();
+    let topic = create_topic(&client, 1, &[]).await;
+    let producer = client.producer().build().unwrap();
+    produce(&producer, &topic, 0..10).await;
+    let builder = client.consumer().offset_reset(OffsetReset::Earliest);
+    let mut consumer = builder.set("allow.auto.create.topics", "false").unwrap().build().unwrap();
+    consumer.assign([at(&topic, 0)]);
+    assert_eq!(values(&mut consumer, 10).await.len(), 10);
+    let admin = client.admin();
+    admin.delete_topics(&[topic.clone()]).await.unwrap()[0].1.as_ref().unwrap();
+    assert!(consumer.poll(Duration::from_millis(50)).await.unwrap().is_none());
+    let anew = NewTopic { partitions: Some(1), ..NewTopic::named(&topic) };
+    // It is gone a moment after it was deleted.
+    while admin.create_topics(vec![anew.clone()], false).await.unwrap()[0].1.is_err() {}
+    let producer = client.producer().build().unwrap();
+    produce(&producer, &topic, 100..105).await;
+    assert_eq!(values(&mut consumer, 5).await, (100..105).collect::<Vec<_>>());
 }
 
 #[tokio::test]
