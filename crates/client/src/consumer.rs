@@ -19,6 +19,8 @@ mod records;
 mod session;
 mod settle;
 mod subscription;
+#[cfg(test)]
+mod tests;
 
 pub use config::{ConsumerBuilder, IsolationLevel, OffsetReset};
 pub use group::{Assignor, GroupProtocol};

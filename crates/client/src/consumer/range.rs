@@ -257,3 +257,7 @@ impl Aborted {
         batch.is_transactional() && self.producers.contains(&batch.producer_id())
     }
 }
+
+#[cfg(test)]
+#[path = "range_tests.rs"]
+mod tests;

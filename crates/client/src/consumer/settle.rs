@@ -132,8 +132,8 @@ impl Fetcher {
         let partition = self.partitions.note(slot);
         tracing::debug!(partition = %partition.name, offset, code = code.name(), "not fetched");
         match code {
-            // The replica may be behind; the leader knows.
-            ErrorCode::OFFSET_OUT_OF_RANGE if partition.replica.take().is_some() => drop(self.partitions.change(slot)),
+            // The replica may be behind; the leader knows. It may send the consumer back, which is given time to.
+            ErrorCode::OFFSET_OUT_OF_RANGE if partition.replica.take().is_some() => self.back_off(slot, now),
             ErrorCode::OFFSET_OUT_OF_RANGE if partition.fetch.offset == offset => self.halt(slot, Item::OutOfRange),
             ErrorCode::OFFSET_OUT_OF_RANGE => {}
             ErrorCode::CORRUPT_MESSAGE => self.fail(slot, code.into()),
@@ -155,7 +155,8 @@ impl Fetcher {
         let state = partition.state;
         let found = match found {
             Ok(found) => found,
-            Err(error) if error.is_retriable() => {
+            // As Kafka's client does, what a server can't name is asked again.
+            Err(error) if error.is_retriable() || error.code() == Some(ErrorCode::UNKNOWN_SERVER_ERROR) => {
                 tracing::debug!(partition = %partition.name, %error, "its position is not known yet");
                 self.look_elsewhere(slot);
                 return self.back_off(slot, now);

@@ -223,3 +223,21 @@ fn gzip_members_follow_each_other_and_other_bytes_behind_them_are_ignored() {
         assert!(read(&wrong).is_err(), "trailer byte {at}");
     }
 }
+
+#[test]
+fn bodies_are_appended_one_after_the_other_and_each_has_the_whole_limit() {
+    let mut decompressor = Decompressor::new(10);
+    let mut output = Output::default();
+    for codec in Compression::ALL {
+        let compressed = |bytes: &[u8]| {
+            let mut body = Vec::new();
+            Compressor::new().compress(codec, codec.default_level(), bytes, &mut body).unwrap();
+            if codec == Compression::None { bytes.to_vec() } else { body }
+        };
+        let before = output.filled().len();
+        decompressor.append(codec, &compressed(b"0123456789"), &mut output).unwrap();
+        assert!(decompressor.append(codec, &compressed(b"0123456789a"), &mut output).is_err(), "{}", codec.name());
+        output.truncate(before + 10);
+    }
+    assert_eq!(output.filled(), b"0123456789".repeat(5));
+}
