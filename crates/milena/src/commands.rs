@@ -3,11 +3,13 @@
 pub mod cluster;
 pub mod completion;
 pub mod config;
+pub mod consume;
 pub mod doctor;
 pub mod group;
 pub mod install_aliases;
 pub mod log;
 pub mod offsets;
+pub mod perf;
 pub mod produce;
 pub mod start;
 pub mod storage;
@@ -15,12 +17,15 @@ pub mod topic;
 pub mod txn;
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Result, anyhow};
-use milena_client::Error;
+use anyhow::{Result, anyhow, bail};
 use milena_client::admin::TopicPartition;
+use milena_client::{Client, Error, Topic};
 use serde_json::json;
 
+use crate::connect::Properties;
 use crate::failure;
 use crate::output::{Output, Table, print_error};
 
@@ -64,11 +69,38 @@ impl Tally {
     }
 }
 
+/// Waits a moment for a topic, which may have been created only now. With `create`, the cluster may create it.
+async fn find_topic(client: &Client, topic: &str, create: bool) -> Result<Arc<Topic>, Error> {
+    for wait in [50, 100, 200, 400] {
+        match client.topic(topic, create).await {
+            Err(error) if error.is_retriable() => tokio::time::sleep(Duration::from_millis(wait)).await,
+            other => return other,
+        }
+    }
+    client.topic(topic, create).await
+}
+
+/// Refuses a partition that a topic does not have.
+fn check_partition(topic: &Topic, partition: i32) -> Result<()> {
+    match topic.partition(partition) {
+        Some(_) => Ok(()),
+        None => bail!("partition {partition}: topic {} has partitions 0 to {}", topic.name, topic.partitions.len() - 1),
+    }
+}
+
 /// `topic:partition`.
 fn partition(text: &str) -> Result<TopicPartition> {
     let parsed = text.rsplit_once(':').and_then(|(topic, number)| Some((topic, number.parse().ok()?)));
     let (topic, number) = parsed.ok_or_else(|| anyhow!("`{text}`: is not topic:partition, such as orders:0"))?;
     Ok(TopicPartition::new(topic, number))
+}
+
+/// The settings of a producer: `--property`, and the flags that win over it.
+fn producer_properties(given: &[String], compression: &Option<String>, acks: &Option<String>) -> Result<Properties> {
+    let mut properties = assignments(given)?;
+    let flags = [("compression.type", compression), ("acks", acks)];
+    properties.extend(flags.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))));
+    Ok(properties)
 }
 
 /// `name=value`, each.

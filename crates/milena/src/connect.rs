@@ -80,6 +80,11 @@ impl Arguments {
         Output::new(self.output)
     }
 
+    /// How to print.
+    pub fn format(&self) -> Format {
+        self.output
+    }
+
     /// How long to wait for the cluster.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 
 mod api_versions;
 mod argparse;
+mod arguments;
 mod cluster;
 mod configs;
 mod console_producer;
@@ -22,10 +23,13 @@ mod log_dirs;
 mod metadata_quorum;
 mod options;
 mod own;
+mod producer_perf;
+mod random;
 mod reassign_partitions;
 mod table;
 mod topics;
 mod transactions;
+mod verifiable_producer;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -64,10 +68,12 @@ pub const TOOLS: &[Tool] = &[
     Tool { name: "kafka-leader-election", run: leader_election::run },
     Tool { name: "kafka-log-dirs", run: log_dirs::run },
     Tool { name: "kafka-metadata-quorum", run: metadata_quorum::run },
+    Tool { name: "kafka-producer-perf-test", run: producer_perf::run },
     Tool { name: "kafka-reassign-partitions", run: reassign_partitions::run },
     Tool { name: "kafka-storage", run: own::storage },
     Tool { name: "kafka-topics", run: topics::run },
     Tool { name: "kafka-transactions", run: transactions::run },
+    Tool { name: "kafka-verifiable-producer", run: verifiable_producer::run },
 ];
 
 /// Runs the tool that a whole command line, program name and all, asks for; `None` when it asks for none.

@@ -9,6 +9,7 @@ mod failure;
 mod input;
 mod kafka;
 mod output;
+mod perf;
 mod reset;
 mod settings;
 
@@ -35,6 +36,8 @@ enum Command {
     Start(commands::start::Arguments),
     /// Lists, describes, creates, alters and deletes topics.
     Topic(commands::topic::Arguments),
+    /// Reads records and prints them.
+    Consume(commands::consume::Arguments),
     /// Writes records: lines, JSON objects or files.
     Produce(commands::produce::Arguments),
     /// Lists, describes, resets and deletes groups.
@@ -49,6 +52,8 @@ enum Command {
     Doctor(commands::doctor::Arguments),
     /// Lists, describes and aborts transactions.
     Txn(commands::txn::Arguments),
+    /// Measures how fast records are written.
+    Perf(commands::perf::Arguments),
     /// Looks into the files of a log directory.
     #[command(subcommand)]
     Log(commands::log::Command),
@@ -71,6 +76,7 @@ fn run(arguments: Arguments) -> ExitCode {
     let outcome = match arguments.command {
         Command::Start(arguments) => commands::start::run(&arguments),
         Command::Topic(arguments) => commands::topic::run(&arguments),
+        Command::Consume(arguments) => commands::consume::run(&arguments),
         Command::Produce(arguments) => commands::produce::run(&arguments),
         Command::Group(arguments) => commands::group::run(&arguments),
         Command::Config(arguments) => commands::config::run(&arguments),
@@ -78,6 +84,7 @@ fn run(arguments: Arguments) -> ExitCode {
         Command::Cluster(arguments) => commands::cluster::run(&arguments),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Txn(arguments) => commands::txn::run(&arguments),
+        Command::Perf(arguments) => commands::perf::run(&arguments),
         Command::Log(command) => commands::log::run(&command),
         Command::Storage(command) => commands::storage::run(&command),
         Command::InstallAliases(arguments) => commands::install_aliases::run(&arguments),

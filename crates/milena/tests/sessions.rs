@@ -17,7 +17,7 @@ const INPUTS: [(&str, &str); 4] = [
     ("lines.txt", "one\ntwo\nthree\n"),
     ("keyed.txt", "apples:3\npears:5\n"),
     ("mixed.txt", "apples:3\npears\n"),
-    ("records.json", r#"{"key":"plums","value":{"count":7},"headers":{"trace":"abc"}}"#),
+    ("records.json", r#"{"key":"plums","value":{"count":7},"headers":{"trace":"abc"},"timestamp":1796119200000}"#),
 ];
 
 fn page() -> PathBuf {

@@ -219,8 +219,11 @@ impl ConsumerBuilder {
         Ok(Consumer::new(self.client, self.config))
     }
 
-    /// Whether there is such a property.
-    fn property(&mut self, key: &str, value: &str) -> Result<bool, Error> {
+    /// Sets one property by Kafka's name, if it is a consumer's; says whether it is.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a value that the property can't have.
+    pub fn property(&mut self, key: &str, value: &str) -> Result<bool, Error> {
         let config = &mut self.config;
         match key {
             "group.id" => config.group = Some(value.to_owned()),

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use milena_client::{Client, Error};
+use milena_client::Client;
 use regex_lite::Regex;
 
 use crate::connect::{self, Properties, run_client};
 use crate::input::lines::Layout;
 use crate::input::{Sink, unescape};
-use job::{Job, Reading};
+use job::{Defaults, Job, Reading};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -84,19 +84,21 @@ enum Format {
 /// Writes records.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let headers = super::assignments(&arguments.header)?;
-    let properties = arguments.properties()?;
+    let properties = super::producer_properties(&arguments.property, &arguments.compression, &arguments.acks)?;
     let connection = arguments.at.connection(properties.clone())?;
     run_client(&connection, async |client| {
         let producer = client.producer().max_block(arguments.at.timeout()?).properties(connection.properties())?;
         known(client, &properties)?;
-        find(client, &arguments.topic, arguments.create).await.with_context(|| format!("topic {}", arguments.topic))?;
+        let topic = super::find_topic(client, &arguments.topic, arguments.create).await;
+        let topic = topic.with_context(|| format!("topic {}", arguments.topic))?;
         let producer = producer.build()?;
         let is_transactional = connection.properties().any(|(key, _)| key == "transactional.id");
         let sink = match is_transactional {
             true => Sink::Transaction(producer.begin().await?),
             false => Sink::Producer(producer.clone()),
         };
-        let job = Job::new(&arguments.topic, arguments.key.as_deref(), &headers, arguments.partition, sink);
+        let defaults = Defaults { key: arguments.key.as_deref(), headers: &headers, partition: arguments.partition };
+        let job = Job::new(&topic, defaults, sink)?;
         let outcome = arguments.read(&job).await;
         let ended = job.close(arguments.at.output(), outcome).await;
         // What was sent has its end already.
@@ -106,14 +108,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 impl Arguments {
-    /// The settings of the flags, which win over `--property`.
-    fn properties(&self) -> Result<Properties> {
-        let mut properties = super::assignments(&self.property)?;
-        let flags = [("compression.type", &self.compression), ("acks", &self.acks)];
-        properties.extend(flags.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))));
-        Ok(properties)
-    }
-
     async fn read(&self, job: &Job<'_>) -> Result<()> {
         if !self.file.is_empty() {
             return job.files(&self.file).await;
@@ -153,15 +147,4 @@ fn known(client: &Client, properties: &Properties) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Waits a moment for the topic, which may have been created only now.
-async fn find(client: &Client, topic: &str, create: bool) -> Result<(), Error> {
-    for wait in [50, 100, 200, 400] {
-        match client.topic(topic, create).await {
-            Err(error) if error.is_retriable() => tokio::time::sleep(Duration::from_millis(wait)).await,
-            other => return other.map(drop),
-        }
-    }
-    client.topic(topic, create).await.map(drop)
 }

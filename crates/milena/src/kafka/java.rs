@@ -1,11 +1,15 @@
 //! What Java programs make of errors and patterns: the names of exceptions, their texts, and how names of topics are
 //! matched.
 
+use std::process::ExitCode;
+
 use milena_client::Error;
-use milena_protocol::ErrorCode;
+use milena_io::{RealRng, Rng};
+use milena_protocol::{ErrorCode, Uuid};
 use regex_lite::Regex;
 
-use super::Thrown;
+use super::{Ended, Thrown};
+use crate::output::print_error;
 
 pub const ADMIN_COMMAND_FAILED: &str = "org.apache.kafka.server.common.AdminCommandFailedException";
 pub const ADMIN_OPERATION: &str = "org.apache.kafka.server.common.AdminOperationException";
@@ -100,6 +104,28 @@ pub fn hash_order<T>(things: &mut [T], name: impl Fn(&T) -> &str) {
         (hash ^ (hash >> 16)) & (buckets - 1)
     };
     things.sort_by_key(bucket);
+}
+
+/// An exception that nobody catches.
+pub fn uncaught(ended: Ended) -> ExitCode {
+    if let Ended::Thrown(thrown) = ended {
+        print_error(&format!("Exception in thread \"main\" {}\n", thrown.caught().1));
+    }
+    ExitCode::FAILURE
+}
+
+/// `Uuid.randomUuid()`.
+pub fn random_uuid() -> Uuid {
+    Uuid::random(|bytes| RealRng.fill(bytes))
+}
+
+/// A number as `%.Nf` prints it.
+pub fn fixed(value: f64, digits: usize) -> String {
+    match value {
+        _ if value.is_nan() => "NaN".to_owned(),
+        _ if value.is_infinite() => "Infinity".to_owned(),
+        _ => format!("{value:.digits$}"),
+    }
 }
 
 /// A client that can't be made.

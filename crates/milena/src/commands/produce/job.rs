@@ -9,11 +9,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use milena_client::Error;
+use milena_client::{Error, Topic};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::signal::ctrl_c;
 
+use crate::commands::check_partition;
 use crate::deliveries::{Deliveries, Outcome};
 use crate::input::lines::{Flaw, Layout};
 use crate::input::{self, Draft, Sink};
@@ -72,12 +73,21 @@ struct Place {
     records: u64,
 }
 
+/// What records have that do not have their own.
+#[derive(Clone, Copy)]
+pub struct Defaults<'j> {
+    /// The key.
+    pub key: Option<&'j str>,
+    /// Headers, before those of the record.
+    pub headers: &'j [(String, String)],
+    /// The partition.
+    pub partition: Option<i32>,
+}
+
 /// One run.
 pub struct Job<'j> {
-    topic: &'j str,
-    key: Option<&'j str>,
-    headers: &'j [(String, String)],
-    partition: Option<i32>,
+    topic: &'j Topic,
+    defaults: Defaults<'j>,
     sink: Sink,
     bar: ProgressBar,
     deliveries: Deliveries<()>,
@@ -85,16 +95,19 @@ pub struct Job<'j> {
 }
 
 impl<'j> Job<'j> {
-    /// Records go to a topic; `key`, `headers` and `partition` are for those that do not have their own.
-    pub fn new(
-        topic: &'j str,
-        key: Option<&'j str>,
-        headers: &'j [(String, String)],
-        partition: Option<i32>,
-        sink: Sink,
-    ) -> Self {
+    /// Records go to a topic.
+    ///
+    /// # Errors
+    /// A partition that the topic does not have.
+    pub fn new(topic: &'j Topic, defaults: Defaults<'j>, sink: Sink) -> Result<Self> {
         let (deliveries, tally) = (Deliveries::new(), RefCell::default());
-        Self { topic, key, headers, partition, sink, bar: bar(), deliveries, tally }
+        let job = Self { topic, defaults, sink, bar: bar(), deliveries, tally };
+        job.check(defaults.partition)?;
+        Ok(job)
+    }
+
+    fn check(&self, partition: Option<i32>) -> Result<()> {
+        partition.map_or(Ok(()), |partition| check_partition(self.topic, partition))
     }
 
     /// Sends each line of standard input, until it ends or Ctrl-C.
@@ -157,12 +170,13 @@ impl<'j> Job<'j> {
 
     async fn send<'d>(&'d self, mut draft: Draft<'d>) -> Result<()> {
         if draft.key.is_none() {
-            draft.key = self.key.map(|key| Cow::Borrowed(key.as_bytes()));
+            draft.key = self.defaults.key.map(|key| Cow::Borrowed(key.as_bytes()));
         }
-        draft.partition = draft.partition.or(self.partition);
+        self.check(draft.partition)?;
+        draft.partition = draft.partition.or(self.defaults.partition);
         let header = |(name, value): &'d (String, String)| (name.as_str().into(), Some(value.as_bytes().into()));
-        draft.headers.insert_many(0, self.headers.iter().map(header));
-        self.deliveries.add(draft.send(&self.sink, self.topic).await?, ());
+        draft.headers.insert_many(0, self.defaults.headers.iter().map(header));
+        self.deliveries.add(draft.send(&self.sink, &self.topic.name).await?, ());
         let mut tally = self.tally.borrow_mut();
         tally.sent += 1;
         tally.bytes += draft.len() as u64;
@@ -201,12 +215,12 @@ impl<'j> Job<'j> {
             Sink::Transaction(transaction) => transaction.abort().await.map(|()| false),
         };
         match ended {
-            Ok(true) => tally.report(output, self.topic),
+            Ok(true) => tally.report(output, &self.topic.name),
             _ => output.note("nothing was written: the transaction was aborted"),
         }
         outcome?;
         if let Some((error, count)) = tally.failed {
-            let what = format!("topic {}: {count} of {} records were not written", self.topic, tally.sent);
+            let what = format!("topic {}: {count} of {} records were not written", self.topic.name, tally.sent);
             return Err(anyhow::Error::from(error).context(what));
         }
         ended.map(|_| ExitCode::SUCCESS).context("committing the transaction")

@@ -1,0 +1,230 @@
+//! `milena consume`.
+
+mod print;
+
+use std::collections::BTreeMap;
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use milena_client::{Client, Consumer, SeekTo, TopicPartition};
+use tokio::signal::ctrl_c;
+
+use crate::connect::{self, Properties, run_client};
+use crate::output::Format;
+use crate::reset;
+use print::Printer;
+
+const EXAMPLES: &str = "\
+Examples:
+  milena consume orders                             what comes from now on
+  milena consume orders --from beginning -e         all that is there
+  milena consume orders --from PT15M                from 15 minutes ago
+  milena consume orders:0 --from 1000 -c 10         ten records from an offset
+  milena consume orders -n 5 -e                     the last five of each partition
+  milena consume orders -J | jq .value              JSON objects, which `milena produce --format json` reads
+  milena consume orders -f '%t[%p]@%o %k = %s\\n'
+
+In the format, %t is the topic, %p the partition, %o the offset, %T the time in milliseconds, %k the key, %s the value, %h the
+headers, %K and %S the lengths of key and value (-1 for null), %R the value's length in 4 bytes, %% a percent sign; \\n, \\t, \\0
+and \\x1f stand for the characters that they name.";
+
+/// How long is waited before it is looked whether the end is reached.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long the end of the consumer is waited for.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Arguments of `milena consume`.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    at: connect::Arguments,
+    /// Topics, or topic:partition
+    #[arg(required = true, value_name = "TOPIC[:PARTITION]")]
+    topics: Vec<String>,
+    /// Where to begin: beginning, end, an offset, a time such as 2026-12-01T10:15:30Z, or so long ago: PT15M
+    #[arg(long, value_name = "WHERE", default_value = "end", conflicts_with = "last")]
+    from: String,
+    /// Begins with the last records of each partition, so many
+    #[arg(long, short = 'n', value_name = "COUNT")]
+    last: Option<i64>,
+    /// Ends where the partitions ended at the beginning
+    #[arg(long, short)]
+    exit: bool,
+    /// Ends after so many records
+    #[arg(long, short, value_name = "COUNT")]
+    count: Option<u64>,
+    /// How to print a record
+    #[arg(long, short, value_name = "FORMAT", default_value = "%s\\n", conflicts_with = "json")]
+    format: String,
+    /// Prints records as JSON objects, one a line; so does -o json
+    #[arg(long, short = 'J')]
+    json: bool,
+    /// Leaves out records of transactions that are not committed
+    #[arg(long)]
+    committed: bool,
+    /// A setting of the consumer by Kafka's name; can be given many times
+    #[arg(long, short = 'X', value_name = "NAME=VALUE")]
+    property: Vec<String>,
+}
+
+/// Where to begin.
+enum From {
+    Place(SeekTo),
+    /// So many before the end.
+    Last(i64),
+}
+
+/// Reads records.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let from = arguments.from()?;
+    let mut properties = super::assignments(&arguments.property)?;
+    if arguments.committed {
+        properties.push(("isolation.level".to_owned(), "read_committed".to_owned()));
+    }
+    let json = arguments.json || arguments.at.format() == Format::Json;
+    let printer = if json { Printer::json() } else { Printer::new(&arguments.format)? };
+    let connection = arguments.at.connection(properties.clone())?;
+    run_client(&connection, async |client| {
+        let consumer = client.consumer().properties(connection.properties())?;
+        known(client, &properties)?;
+        let partitions = partitions(client, &arguments.topics).await?;
+        let mut consumer = consumer.build()?;
+        let ends = ends(&mut consumer, &partitions).await?;
+        consumer.assign(partitions.iter().cloned());
+        begin(&mut consumer, &from, &ends).await?;
+        let mut reading = Reading { consumer, printer, left: ends, exit: arguments.exit, count: arguments.count };
+        let outcome = tokio::select! {
+            outcome = reading.read() => outcome,
+            _ = ctrl_c() => Ok(()),
+        };
+        let closed = reading.consumer.close(CLOSING).await;
+        outcome?;
+        Ok(closed.map(|()| ExitCode::SUCCESS)?)
+    })
+}
+
+impl Arguments {
+    fn from(&self) -> Result<From> {
+        if let Some(last) = self.last {
+            return if last < 0 { bail!("--last {last}: is no number of records") } else { Ok(From::Last(last)) };
+        }
+        Ok(From::Place(match self.from.as_str() {
+            "beginning" => SeekTo::Beginning,
+            "end" => SeekTo::End,
+            text if text.starts_with('P') => SeekTo::Time(reset::ago(text).map_err(|why| anyhow!("--from: {why}"))?),
+            text => match text.parse() {
+                Ok(offset) if offset >= 0 => SeekTo::Offset(offset),
+                _ => SeekTo::Time(reset::datetime(text).map_err(|_| {
+                    anyhow!("--from {text}: is none of beginning, end, an offset, a time such as 2026-12-01T10:15:30Z, PT15M")
+                })?),
+            },
+        }))
+    }
+}
+
+/// Refuses settings that are neither a client's nor a consumer's.
+fn known(client: &Client, properties: &Properties) -> Result<()> {
+    let (mut ours, mut consumers) = (Client::builder(), client.consumer());
+    for (key, value) in properties {
+        if !ours.property(key, value)? && !consumers.property(key, value)? {
+            bail!("--property {key}: is no setting of a consumer");
+        }
+    }
+    Ok(())
+}
+
+/// The partitions of what was asked for, each once.
+async fn partitions(client: &Client, topics: &[String]) -> Result<Vec<TopicPartition>> {
+    let mut partitions = Vec::new();
+    for text in topics {
+        let one = super::partition(text).ok();
+        let name = one.as_ref().map_or(text.as_str(), |partition| &*partition.topic);
+        let topic = super::find_topic(client, name, false).await.with_context(|| format!("topic {name}"))?;
+        match one {
+            Some(one) => {
+                super::check_partition(&topic, one.partition)?;
+                partitions.push(one);
+            }
+            None => partitions.extend(topic.partitions.iter().map(|each| TopicPartition::new(name, each.index))),
+        }
+    }
+    partitions.sort();
+    partitions.dedup();
+    Ok(partitions)
+}
+
+/// Where each partition ends.
+async fn ends(consumer: &mut Consumer, partitions: &[TopicPartition]) -> Result<BTreeMap<TopicPartition, i64>> {
+    let mut ends = BTreeMap::new();
+    for (partition, end) in consumer.end_offsets(partitions).await {
+        let end = end.with_context(|| format!("partition {partition}"))?;
+        ends.insert(partition, end);
+    }
+    Ok(ends)
+}
+
+/// Goes where the reading begins.
+async fn begin(consumer: &mut Consumer, from: &From, ends: &BTreeMap<TopicPartition, i64>) -> Result<()> {
+    let partitions: Vec<TopicPartition> = ends.keys().cloned().collect();
+    match from {
+        From::Place(place) => partitions.iter().try_for_each(|partition| consumer.seek(partition, *place))?,
+        From::Last(last) => {
+            for (partition, start) in consumer.beginning_offsets(&partitions).await {
+                let start = start.with_context(|| format!("partition {partition}"))?;
+                let offset = ends[&partition].saturating_sub(*last).max(start);
+                consumer.seek(&partition, SeekTo::Offset(offset))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One run.
+struct Reading {
+    consumer: Consumer,
+    printer: Printer,
+    /// The partitions that have not been read to where they ended.
+    left: BTreeMap<TopicPartition, i64>,
+    exit: bool,
+    count: Option<u64>,
+}
+
+impl Reading {
+    /// Reads and prints until it is enough.
+    async fn read(&mut self) -> Result<()> {
+        let mut text = Vec::new();
+        while self.count != Some(0) {
+            if self.exit && self.at_the_end().await? {
+                break;
+            }
+            let Some(records) = self.consumer.poll(LOOK).await? else { continue };
+            text.clear();
+            let most = self.count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+            for record in records.iter().take(most) {
+                self.printer.print(&records, &record, &mut text);
+            }
+            self.count = self.count.map(|count| count.saturating_sub(records.len() as u64));
+            let mut out = stdout().lock();
+            if out.write_all(&text).and_then(|()| out.flush()).is_err() {
+                // Nobody reads any more.
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all partitions were read to where they ended. Behind the last record there may be others that nobody gets, such
+    /// as the end of a transaction.
+    async fn at_the_end(&mut self) -> Result<bool> {
+        while let Some((partition, end)) = self.left.first_key_value() {
+            if self.consumer.position(partition).await? < *end {
+                return Ok(false);
+            }
+            self.left.pop_first();
+        }
+        Ok(true)
+    }
+}

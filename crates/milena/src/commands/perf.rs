@@ -1,0 +1,115 @@
+//! `milena perf`: measures what a cluster does.
+
+mod produce;
+
+use std::io::{IsTerminal, stderr};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::connect;
+use crate::output::{Output, Table, print_error};
+use crate::perf::Latencies;
+
+/// How long there is nothing to read where no bar is shown.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Arguments of `milena perf`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    at: connect::Arguments,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Writes records, as fast as possible or at a pace, and tells how long each took to be written.
+    Produce(produce::Arguments),
+}
+
+/// Runs one of the measurements.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match &arguments.command {
+        Command::Produce(produce) => produce::run(&arguments.at, produce),
+    }
+}
+
+/// Says how far a measurement is: a bar on a terminal, a line now and then elsewhere.
+struct Progress {
+    bar: ProgressBar,
+    total: u64,
+    done: u64,
+    said: (u64, Instant),
+}
+
+impl Progress {
+    /// For so many records.
+    fn new(total: u64) -> Self {
+        let bar = if stderr().is_terminal() {
+            let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} {per_sec} {eta}");
+            ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        } else {
+            ProgressBar::hidden()
+        };
+        Self { bar, total, done: 0, said: (0, Instant::now()) }
+    }
+
+    /// So many more are done.
+    fn add(&mut self, more: u64) {
+        self.done += more;
+        self.bar.inc(more);
+        let (before, since) = self.said;
+        if self.bar.is_hidden() && since.elapsed() >= INTERVAL {
+            let rate = (self.done - before) as f64 / since.elapsed().as_secs_f64();
+            let (done, total, rate) = (HumanCount(self.done), HumanCount(self.total), HumanCount(rate as u64));
+            print_error(&format!("{done} of {total} records, {rate}/s\n"));
+            self.said = (self.done, Instant::now());
+        }
+    }
+
+    /// Nothing more comes.
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Prints records, their rates and their latencies.
+fn report(output: Output, bytes: u64, took: Duration, latencies: &Latencies) {
+    let records = latencies.len();
+    let seconds = took.as_secs_f64();
+    let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
+    let columns = [
+        "records",
+        "records_per_second",
+        "mib_per_second",
+        "mean_ms",
+        "p50_ms",
+        "p95_ms",
+        "p99_ms",
+        "p999_ms",
+        "max_ms",
+    ];
+    let mut table = Table::new(columns);
+    let percentile = |percent: f64| json!(rounded(latencies.percentile(percent)));
+    table.row([
+        json!(records),
+        json!((records as f64 / seconds).round() as u64),
+        json!(rounded(bytes as f64 / seconds / (1 << 20) as f64)),
+        json!(rounded(latencies.mean())),
+        percentile(50.0),
+        percentile(95.0),
+        percentile(99.0),
+        percentile(99.9),
+        json!(rounded(latencies.max())),
+    ]);
+    match table.value() {
+        Value::Array(rows) if !output.is_table() => rows.iter().for_each(|row| output.value(row)),
+        _ => output.table(&table),
+    }
+}
