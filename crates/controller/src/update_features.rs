@@ -69,12 +69,10 @@ pub fn refuse_features(error: ApiError) -> UpdateFeaturesResponse<'static> {
 }
 
 fn decide(view: View<'_>, updates: &Updates<'_>) -> Result<Records, ApiError> {
-    let mut records = Records::new();
+    let keeps_eligible = updates.get(ELR_VERSION).is_some_and(|(level, _)| *level > 0);
+    let mut records = if keeps_eligible { min_insync_replicas(view) } else { Records::new() };
     for (name, (level, kind)) in updates {
         records.extend(update(view, updates, name, *level, *kind)?);
-    }
-    if updates.get(ELR_VERSION).is_some_and(|(level, _)| *level > 0) {
-        records.extend(min_insync_replicas(view));
     }
     Ok(records)
 }
@@ -114,7 +112,8 @@ fn update(
         KRAFT_VERSION if level == current => return Ok(None),
         KRAFT_VERSION => {}
         _ => {
-            let found = feature(name).expect("this node supports it");
+            // Level 0 of what nobody knows is within what everybody has.
+            let Some(found) = feature(name) else { return invalid(&format!("Feature {} not found.", shown(name))) };
             let version = updates.get(METADATA_VERSION).map(|(level, _)| *level);
             let version = version.unwrap_or(view.image.features().level(METADATA_VERSION));
             if let Some(needed) = found.dependency(level).filter(|needed| needed.level() > version) {

@@ -55,8 +55,8 @@ fn levels_go_up_and_with_eligible_leaders_comes_the_minimum_of_replicas() {
     let (records, answer) = update_features(node.view(), &request(&all), 1);
     assert_eq!(
         levels(&records),
-        "eligible.leader.replicas.version=1 group.version=1 kraft.version=1 metadata.version=33 \
-         :min.insync.replicas=1 1:min.insync.replicas=gone"
+        ":min.insync.replicas=1 1:min.insync.replicas=gone eligible.leader.replicas.version=1 group.version=1 \
+         kraft.version=1 metadata.version=33"
     );
     assert_eq!((answer.error_code, answer.error_message, answer.results.len()), (0, None, 4));
     let (_, answer) = update_features(node.view(), &request(&all), 2);
@@ -84,6 +84,7 @@ fn what_nobody_can_is_refused_for_all() {
     assert_eq!(group(1, 2), invalid("group.version", 1, "Can't downgrade to a newer version."));
     let unknown = "Local controller 1 does not support this feature.";
     assert_eq!(refusal(&node, &[("none", 1, 1)]), invalid("none", 1, unknown));
+    assert_eq!(refusal(&node, &[("none", 0, 2)]), invalid("none", 0, "Feature none not found."));
     let needs =
         "eligible.leader.replicas.version could not be set to 1 because it depends on metadata.version level 23";
     assert_eq!(refusal(&node, &[(ELR_VERSION, 1, 1)]), invalid(ELR_VERSION, 1, needs));
