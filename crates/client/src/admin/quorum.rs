@@ -105,6 +105,7 @@ impl Admin {
             port: endpoint.port,
         };
         let request = AddRaftVoterRequest {
+            cluster_id: None,
             timeout_ms: CONTROLLER_TIMEOUT,
             voter_id: id,
             voter_directory_id: directory_id,
@@ -120,7 +121,7 @@ impl Admin {
     /// # Errors
     /// When the quorum does not answer or refuses.
     pub async fn remove_raft_voter(&self, id: i32, directory_id: Uuid) -> Result<(), Error> {
-        let request = RemoveRaftVoterRequest { voter_id: id, voter_directory_id: directory_id, ..Default::default() };
+        let request = RemoveRaftVoterRequest { cluster_id: None, voter_id: id, voter_directory_id: directory_id };
         let read = self.client.call(Target::Controller, &request);
         read.read(|response| check(response.error_code, response.error_message.as_deref())).await
     }
