@@ -87,6 +87,10 @@ const FUZZ: &str = "fuzz";
 /// Runs the steps; fails if anything failed, or was skipped under CI.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let listed = |list: &Option<String>, name| list.as_deref().is_some_and(|l| l.split(',').any(|n| n == name));
+    let named = args.only.iter().chain(&args.without).flat_map(|list| list.split(','));
+    if let Some(unknown) = named.into_iter().find(|name| STEPS.iter().all(|step| step.name != *name)) {
+        bail!("there is no step {unknown}");
+    }
     let started = Instant::now();
     let is_wanted = |step: &&Step| {
         let by_itself = args.only.is_none() && (step.name != FUZZ || milena_testkit::rounds() > 1);

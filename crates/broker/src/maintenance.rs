@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -72,12 +72,13 @@ impl Maintenance {
         let run = move || {
             let mut work = Work::new(storage, replicas, live, controller);
             loop {
-                let woken = woken.recv_timeout(work.pause());
+                // Woken or not: those who want something must not keep it from what is due.
+                let _ = woken.recv_timeout(work.pause());
                 work.keep_log_starts(&wants);
                 if wants.stop.load(Ordering::Acquire) {
                     return;
                 }
-                if woken == Err(RecvTimeoutError::Timeout) {
+                if work.pause().is_zero() {
                     work.tick();
                 }
             }
@@ -105,6 +106,8 @@ struct Work {
     replicas: Arc<Replicas>,
     live: Arc<Live>,
     controller: ControllerHandle,
+    /// For what is looked after all the time.
+    tick: Timer,
     /// For each kind of checkpoint.
     checkpoints: [Timer; 3],
     /// For looking through producers for those to forget.
@@ -149,12 +152,13 @@ impl Work {
         drop(config);
         let [recovery_point, log_start, retention] = [delay_ms; 3].map(Timer::first_after);
         let checkpoints = [high_watermark, recovery_point, log_start];
-        Self { storage, replicas, live, controller, checkpoints, expiry, retention }
+        let tick = Timer { last: Instant::now(), wait: TICK };
+        Self { storage, replicas, live, controller, tick, checkpoints, expiry, retention }
     }
 
     /// Until the next tick.
     fn pause(&self) -> Duration {
-        TICK.min(self.retention.left())
+        self.tick.left().min(self.retention.left())
     }
 
     fn keep_log_starts(&self, wants: &Wants) {
@@ -169,6 +173,7 @@ impl Work {
     }
 
     fn tick(&mut self) {
+        self.tick = Timer { last: Instant::now(), wait: TICK };
         self.storage.delete_due();
         self.storage.sync_created();
         self.storage.mover().retry_stalled();

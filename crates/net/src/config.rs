@@ -46,7 +46,8 @@ pub struct NetConfig {
     /// Bytes that half-received frames and requests that wait may take in memory together, before connections that need
     /// more wait to be read (`queued.max.request.bytes`).
     pub max_receive_memory_bytes: u64,
-    /// While memory for half-received frames is short, those that made no progress for this long are closed.
+    /// While memory for half-received frames is short, those that made no progress for this long are closed, and of those
+    /// that began so long ago one after the other.
     pub stalled_frame_timeout: Duration,
     /// Replies of one connection that may be outstanding before its next frames wait.
     pub max_in_flight: usize,

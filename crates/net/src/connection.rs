@@ -45,7 +45,7 @@ impl fmt::Display for End {
             Self::Failed(e) => write!(f, "{e}"),
             Self::Reason(reason) => f.write_str(reason),
             Self::Swept(Verdict::Idle) => f.write_str("idle for too long"),
-            Self::Swept(Verdict::Stalled) => f.write_str("memory is short, and a frame made no progress"),
+            Self::Swept(Verdict::Stalled) => f.write_str("memory is short, and a frame takes too long"),
             Self::Stopped => f.write_str("the server stops"),
         }
     }
@@ -184,6 +184,7 @@ impl<S: Service> Connection<S> {
                 self.queue.close_now(Cow::Borrowed("unanswered frames"));
             }
             self.received.served(bytes, taken);
+            self.reactor.begin_frame(&self.entry);
         }
         if self.queue.is_shut() {
             self.received.clear();
@@ -277,6 +278,9 @@ impl<S: Service> Connection<S> {
 
     fn claim(&self, bytes: u64) {
         let claimed = self.entry.claim.replace(bytes);
+        if claimed == 0 {
+            self.reactor.begin_frame(&self.entry);
+        }
         if claimed != bytes {
             self.reactor.shared.memory.change(claimed, bytes);
         }

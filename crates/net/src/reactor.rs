@@ -55,7 +55,7 @@ pub(crate) struct Reactor {
 pub(crate) enum Verdict {
     /// No traffic for too long.
     Idle,
-    /// No progress in its frame, while others need the memory.
+    /// No progress in its frame, or the slowest of those that take too long, while others need the memory.
     Stalled,
 }
 
@@ -68,6 +68,8 @@ pub(crate) struct Entry {
     pub(crate) outstanding: Cell<bool>,
     /// Bytes claimed from the receive memory.
     pub(crate) claim: Cell<u64>,
+    /// When the frame began for which they are claimed, in the reactor's time.
+    frame_began: Cell<Duration>,
     verdict: Cell<Option<Verdict>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -115,6 +117,11 @@ impl Reactor {
         entry.last_active.set(self.now.get());
     }
 
+    /// Notes that what comes next is another frame.
+    pub(crate) fn begin_frame(&self, entry: &Entry) {
+        entry.frame_began.set(self.now.get());
+    }
+
     /// Whether nothing more is read.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.get()
@@ -125,9 +132,16 @@ impl Reactor {
         self.pool.borrow_mut().trim();
         let config = &self.shared.config;
         let memory_is_wanted = self.shared.memory.is_short() && self.shared.memory.is_wanted();
-        for entry in self.entries.borrow().values() {
+        let entries = self.entries.borrow();
+        let for_long = |since: &Cell<Duration>| now.saturating_sub(since.get()) > config.stalled_frame_timeout;
+        let holds = |entry: &Rc<Entry>| memory_is_wanted && entry.claim.get() > 0;
+        // A byte now and then is no progress: the one that holds its memory longest gives it up.
+        let slowest = entries.values().filter(|entry| holds(entry) && for_long(&entry.frame_began));
+        let slowest = slowest.min_by_key(|entry| entry.frame_began.get());
+        for entry in entries.values() {
             let quiet = now.saturating_sub(entry.last_active.get());
-            let verdict = if memory_is_wanted && entry.claim.get() > 0 && quiet > config.stalled_frame_timeout {
+            let is_slowest = slowest.is_some_and(|slowest| Rc::ptr_eq(slowest, entry));
+            let verdict = if is_slowest || (holds(entry) && for_long(&entry.last_active)) {
                 Verdict::Stalled
             } else if !entry.outstanding.get() && config.max_idle.is_some_and(|max| quiet > max) {
                 Verdict::Idle

@@ -152,6 +152,26 @@ fn while_memory_is_short_a_frame_that_makes_no_progress_is_given_up() {
 }
 
 #[test]
+fn while_memory_is_short_a_frame_of_which_a_byte_comes_now_and_then_is_given_up() {
+    let running = Running::start(NetConfig {
+        max_receive_memory_bytes: 100_000,
+        stalled_frame_timeout: Duration::from_millis(200),
+        ..config()
+    });
+    let mut holder = running.connect();
+    holder.send_raw(&[&framed(b"r1"), &framed(&[1; 200_000])[..150_000]].concat());
+    assert_eq!(holder.receive(), b"r1");
+    // So slowly that the frame never ends, so often that the connection is never quiet.
+    let trickle = std::thread::spawn(move || {
+        while holder.try_send_raw(&[1]) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    running.connect().echo(b"r2");
+    trickle.join().unwrap();
+}
+
+#[test]
 fn memory_of_requests_that_wait_counts_too() {
     let running = Running::start(NetConfig { max_receive_memory_bytes: 100_000, ..config() });
     let mut holder = running.connect();

@@ -17,7 +17,7 @@ use super::{BrokerError, registration};
 /// Reads the directories; missing and empty ones are formatted first when `may_format`. Also what formatting said.
 ///
 /// # Errors
-/// [`BrokerError::Directories`] or [`BrokerError::Format`]; then nothing was changed.
+/// [`BrokerError::Directories`] or [`BrokerError::Format`]; then nothing was changed, but where formatting failed half-way.
 pub(super) fn prepare(
     disk: &Arc<dyn Disk>,
     clock: &dyn Clock,

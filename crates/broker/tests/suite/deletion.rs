@@ -1,5 +1,7 @@
 //! How records leave: because somebody asks for it, or because they are old.
 
+use std::time::{Duration, Instant};
+
 use milena_testkit::batch::Batch;
 use milena_testkit::client::RawClient;
 use serde_json::{Value, json};
@@ -70,6 +72,20 @@ fn deleted_records_stay_deleted_whatever_ends_the_broker() {
     assert_eq!((earliest(&mut client), offset(&mut client, -1)), (6, 6));
     assert_eq!(produce(&mut client, "t", 0, &Batch::of(1, LONG_AGO).build())["baseOffset"], 6);
     assert_eq!(fetch(&mut client, "t", 0, 6)["logStartOffset"], 6);
+}
+
+#[test]
+fn those_who_delete_records_all_the_time_keep_nothing_else_from_being_done() {
+    let node = Node::start_with(&["replica.high.watermark.checkpoint.interval.ms=1"]);
+    let mut client = node.client();
+    create_topic(&mut client, "t", 1, &[]);
+    produce_six(&mut client);
+    let kept = || std::fs::read_to_string(node.data_dir().join("replication-offset-checkpoint")).unwrap_or_default();
+    let patience = Instant::now() + Duration::from_secs(20);
+    while !kept().contains("t 0 6") {
+        assert!(Instant::now() < patience, "no high watermark is kept: {}", kept());
+        assert_eq!(delete_records(&mut client, 1)["errorCode"], 0);
+    }
 }
 
 #[test]

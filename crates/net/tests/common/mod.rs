@@ -242,6 +242,11 @@ impl Client {
         self.0.write_all(bytes).unwrap();
     }
 
+    /// Sends bytes as they are; false once the server has closed the connection.
+    pub fn try_send_raw(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).is_ok()
+    }
+
     /// Sends frames with one call.
     pub fn send(&mut self, frames: &[&[u8]]) {
         self.send_raw(&frames.iter().flat_map(|frame| framed(frame)).collect::<Vec<_>>());
