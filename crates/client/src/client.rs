@@ -7,7 +7,9 @@ use arc_swap::ArcSwap;
 use milena_protocol::messages::metadata_request::MetadataRequestTopic;
 use milena_protocol::messages::{FindCoordinatorRequest, MetadataRequest};
 use milena_protocol::{ApiKey, ErrorCode, Request};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::call::{Call, Target};
 use crate::config::{ClientBuilder, ClientConfig};
@@ -41,11 +43,11 @@ struct Inner {
 }
 
 /// Which topics to ask for.
-#[derive(Debug, Clone, Copy)]
-enum Asked<'a> {
+#[derive(Debug, Clone)]
+enum Asked {
     None,
     All,
-    Named { names: &'a [Arc<str>], create: bool },
+    Named { names: Vec<Arc<str>>, create: bool },
 }
 
 impl Client {
@@ -94,7 +96,7 @@ impl Client {
         if is_fresh(&known, oldest) {
             return Ok(known);
         }
-        self.learn(Asked::None, |metadata| is_fresh(metadata, oldest)).await
+        self.learn(Asked::None, move |metadata| is_fresh(metadata, oldest)).await
     }
 
     /// The cluster with all its topics, asked now.
@@ -112,15 +114,19 @@ impl Client {
     /// The server's code for the topic, such as `UNKNOWN_TOPIC_OR_PARTITION`, or that no broker answers. It is asked once.
     pub async fn topic(&self, name: &str, create: bool) -> Result<Arc<Topic>, Error> {
         let oldest = self.oldest();
-        let fresh = |metadata: &Metadata| metadata.topic(name).is_some_and(|topic| topic.is_fresh(oldest));
+        let wanted: Arc<str> = name.into();
+        let fresh = {
+            let wanted = Arc::clone(&wanted);
+            move |metadata: &Metadata| metadata.topic(&wanted).is_some_and(|topic| topic.is_fresh(oldest))
+        };
         if !fresh(&self.known()) {
-            let mut names = vec![name.into()];
+            let mut names = vec![wanted];
             // What has grown old is asked for with it.
             let stale = self.known().topics().any(|topic| !topic.is_fresh(oldest));
             if stale {
                 names.extend(self.known().used_topics().into_iter().filter(|other| &**other != name));
             }
-            self.learn(Asked::Named { names: &names, create }, fresh).await?;
+            self.learn(Asked::Named { names, create }, fresh).await?;
         }
         self.known().topic(name).cloned().ok_or_else(|| ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.into())
     }
@@ -266,8 +272,20 @@ impl Client {
         Ok(broker)
     }
 
-    /// Asks for metadata, unless somebody else has meanwhile learnt what is wanted.
-    async fn learn(&self, asked: Asked<'_>, is_known: impl Fn(&Metadata) -> bool) -> Result<Arc<Metadata>, Error> {
+    /// Asks for metadata, unless somebody else has meanwhile learnt what is wanted. That is done by a task, since others wait
+    /// for it who must not depend on whether this future goes on; it ends when this is dropped.
+    async fn learn(
+        &self,
+        asked: Asked,
+        is_known: impl Fn(&Metadata) -> bool + Send + 'static,
+    ) -> Result<Arc<Metadata>, Error> {
+        let client = self.clone();
+        let learning = async move { client.learn_in_turn(&asked, is_known).await }.in_current_span();
+        let mut task = UnlessDropped(tokio::spawn(learning));
+        (&mut task.0).await.unwrap_or(Err(Error::Closed))
+    }
+
+    async fn learn_in_turn(&self, asked: &Asked, is_known: impl Fn(&Metadata) -> bool) -> Result<Arc<Metadata>, Error> {
         let _learning = self.0.learning.lock().await;
         let known = self.known();
         if is_known(&known) {
@@ -285,11 +303,20 @@ impl Client {
         self.0.metadata.store(Arc::clone(&learnt));
         tracing::debug!(brokers = response.brokers.len(), topics = response.topics.len(), "learnt metadata");
         // The first is the one that is wanted.
-        if let Asked::Named { names: [name, ..], .. } = asked {
-            let told = response.topics.iter().find(|topic| topic.name.as_deref() == Some(name));
+        if let Asked::Named { names, .. } = asked {
+            let told = response.topics.iter().find(|topic| topic.name.as_deref() == names.first().map(|name| &**name));
             check(told.map_or(0, |topic| topic.error_code), None)?;
         }
         Ok(learnt)
+    }
+}
+
+/// A task that ends when nobody waits for it any more.
+struct UnlessDropped<T>(JoinHandle<T>);
+
+impl<T> Drop for UnlessDropped<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -297,13 +324,13 @@ fn is_fresh(metadata: &Metadata, oldest: Option<Instant>) -> bool {
     metadata.fetched.is_some_and(|fetched| oldest.is_none_or(|oldest| fetched >= oldest))
 }
 
-fn metadata_request(asked: Asked<'_>) -> MetadataRequest<'_> {
+fn metadata_request(asked: &Asked) -> MetadataRequest<'_> {
     let (topics, create) = match asked {
         Asked::None => (Some(Vec::new()), false),
         Asked::All => (None, false),
         Asked::Named { names, create } => {
             let topic = |name| MetadataRequestTopic { name: Some(name), ..Default::default() };
-            (Some(names.iter().map(|name| topic((&**name).into())).collect()), create)
+            (Some(names.iter().map(|name| topic((&**name).into())).collect()), *create)
         }
     };
     MetadataRequest { topics, allow_auto_topic_creation: create, ..Default::default() }

@@ -259,7 +259,7 @@ impl Consumer {
         let left = timeout_at(until, self.leave(until)).await;
         let left = left.unwrap_or_else(|_| Err(Error::timeout("leaving the group", patience, None)));
         let committed = match &self.group {
-            Some(group) => group.close(&self.fetcher.partitions, until).await.and(left),
+            Some(group) => left.and(group.close(&self.fetcher.partitions, until).await),
             None => left,
         };
         self.fetcher.close(until).await;

@@ -1,11 +1,13 @@
 //! Connections over a pipe inside the process; the other end is the test.
 
+use std::task::Poll;
 use std::time::Duration;
 
 use milena_protocol::messages::api_versions_response::ApiVersion;
-use milena_protocol::messages::{ApiVersionsResponse, ListGroupsRequest, ListGroupsResponse};
+use milena_protocol::messages::{ApiVersionsResponse, ListGroupsRequest, ListGroupsResponse, MetadataResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
 
 use crate::test_peer::{Came, Peer, client};
 use crate::{Client, Error, Target};
@@ -207,4 +209,25 @@ async fn the_connection_ends_with_the_last_handle() {
     answer.unwrap();
     drop(client);
     assert!(peer.is_closed().await);
+}
+
+#[tokio::test]
+async fn who_stops_waiting_without_giving_up_keeps_nobody_from_learning_metadata() {
+    let (client, [mut peer]) = client(|builder| builder);
+    let api = |key: ApiKey| ApiVersion { api_key: key.0, max_version: VERSION, ..Default::default() };
+    let versions = ApiVersionsResponse { api_keys: vec![api(ApiKey::METADATA)], ..Default::default() };
+    let serve = async {
+        let came = peer.next().await;
+        peer.answer(came.id, came.version, &versions).await;
+        for _ in 0..2 {
+            let came = peer.next().await;
+            peer.answer(came.id, came.version, &MetadataResponse::default()).await;
+        }
+    };
+    let mut first = Box::pin(client.all_topics());
+    // It is polled once, and neither again nor dropped before the other has its answer.
+    assert!(std::future::poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_pending())).await);
+    let second = timeout(Duration::from_secs(20), async { tokio::join!(client.all_topics(), serve).0 }).await;
+    assert!(second.expect("it is not kept from learning").is_ok());
+    assert!(first.await.is_ok());
 }
