@@ -87,8 +87,8 @@ const FUZZ: &str = "fuzz";
 /// Runs the steps; fails if anything failed, or was skipped under CI.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let listed = |list: &Option<String>, name| list.as_deref().is_some_and(|l| l.split(',').any(|n| n == name));
-    let named = args.only.iter().chain(&args.without).flat_map(|list| list.split(','));
-    if let Some(unknown) = named.into_iter().find(|name| STEPS.iter().all(|step| step.name != *name)) {
+    let mut named = args.only.iter().chain(&args.without).flat_map(|list| list.split(','));
+    if let Some(unknown) = named.find(|name| STEPS.iter().copied().flatten().all(|step| step.name != *name)) {
         bail!("there is no step {unknown}");
     }
     let started = Instant::now();
