@@ -102,7 +102,12 @@ impl Member {
 
     fn synced(&mut self, now: u64, mut body: Reader<'_>, world: &mut World) -> Result<()> {
         body.i32()?; // throttle, ms
-        messages::check_code(body.i16()?, "SyncGroup")?;
+        let code = body.i16()?;
+        if code == REBALANCE_IN_PROGRESS {
+            self.stage = Stage::Joins;
+            return Ok(());
+        }
+        messages::check_code(code, "SyncGroup")?;
         ensure!(body.compact_bytes()? == self.id.as_bytes(), "the assignment is somebody else's");
         self.stage = Stage::Beats;
         self.due = now + self.manner.heartbeat;
@@ -288,5 +293,16 @@ mod tests {
         let (mut world, answer) = (World::new(Vec::new()), [0; 6]);
         member.beaten(1_999, 1_000, Reader::new(&answer), &mut world).unwrap();
         assert!(member.beaten(3_000, 2_000, Reader::new(&answer), &mut world).is_err());
+    }
+
+    #[test]
+    fn a_member_whose_generation_is_over_before_it_has_its_assignment_joins_again() {
+        let manner = Manner { heartbeat: 1_000, rebalance: None, session_ms: 6_000 };
+        let mut member = Member { stage: Stage::Syncs, ..Member::new("g".to_owned(), manner, 0) };
+        let mut answer = Vec::new();
+        answer.i32(0);
+        answer.i16(REBALANCE_IN_PROGRESS);
+        member.synced(5, Reader::new(&answer), &mut World::new(Vec::new())).unwrap();
+        assert!(member.stage == Stage::Joins);
     }
 }
