@@ -12,6 +12,7 @@ mod deletion;
 mod directories;
 mod faults;
 mod flush;
+mod groups;
 mod live_settings;
 mod process;
 mod producers;
