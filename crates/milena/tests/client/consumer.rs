@@ -12,6 +12,8 @@ use milena_client::{
 use crate::common::{Cluster, create_topic, unique};
 
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Keeps records that say that they are old.
+const KEPT: (&str, &str) = ("retention.ms", "-1");
 
 fn at(topic: &str, partition: i32) -> TopicPartition {
     TopicPartition::new(topic, partition)
@@ -48,7 +50,7 @@ async fn values(consumer: &mut Consumer, count: usize) -> Vec<usize> {
 async fn a_record_is_received_as_it_was_sent() {
     let cluster = Cluster::start();
     let client = cluster.client();
-    let topic = create_topic(&client, 1, &[]).await;
+    let topic = create_topic(&client, 1, &[KEPT]).await;
     let producer = client.producer().build().unwrap();
     let headers = [("first", Some(&b"1"[..])), ("second", None)];
     let record = Record::to(&topic).key("k").value("v").timestamp(1_700_000_000_000).headers(&headers);
@@ -104,7 +106,7 @@ async fn many_records_are_received_in_order_with_every_codec() {
 async fn reading_goes_on_elsewhere_after_a_seek() {
     let cluster = Cluster::start();
     let client = cluster.client();
-    let topic = create_topic(&client, 1, &[]).await;
+    let topic = create_topic(&client, 1, &[KEPT]).await;
     let producer = client.producer().batch_size(200).build().unwrap();
     for number in 0..100 {
         let record = Record::to(&topic).partition(0).timestamp(1_700_000_000_000 + number * 10);
