@@ -15,7 +15,7 @@ use milena_records::{Compression, TimestampType};
 /// Whether the records of every produced batch are looked at.
 const PRODUCE_VALIDATION: &str = "milena.produce.validation";
 /// Most decompressed bytes of a batch, unless `max.message.bytes` is larger.
-const MAX_DECOMPRESSED_BYTES: usize = 256 << 20;
+pub const MAX_DECOMPRESSED_BYTES: usize = 256 << 20;
 
 /// What a partition takes from its topic's configuration.
 pub struct PartitionSettings {

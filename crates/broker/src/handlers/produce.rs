@@ -4,7 +4,8 @@
 //! All consecutive Produce requests of a wake-up are taken together: every batch is checked where it was received, then
 //! each partition appends all of its batches with one write, then the answers leave in request order. A batch that is
 //! refused leaves no trace; partitions fail or succeed on their own. Where `flush.messages` wants a flush first, the answer comes
-//! after it.
+//! after it. What batches are decompressed to is bounded for all of them, and when it was much, other connections come before this one's
+//! next requests.
 
 mod append;
 mod check;
@@ -41,9 +42,9 @@ pub fn serve(frames: &mut [&mut [u8]], services: &Services, replies: &mut Replie
         verify::verify(frames, &mut plan, &services.coordinators, always_verify, now_ms);
         check::transactional(frames, &mut plan);
     }
-    append::append(frames, &mut plan, now_ms);
-    if plan.parts.iter().any(|part| part.awaits > 0) {
-        return wait::answer(plan, replies).and(checked);
+    let took_long = append::append(frames, &mut plan, now_ms);
+    if took_long || plan.parts.iter().any(|part| part.awaits > 0) {
+        return wait::answer(plan, took_long, replies).and(checked);
     }
     for request in &plan.requests {
         reply::answer(request, &plan, replies)?;

@@ -48,6 +48,12 @@ impl Decompressor {
         self.limit = limit;
     }
 
+    /// Bytes that all bodies so far were decompressed to, except for those that went to other outputs. A piece that failed
+    /// counts with all of its room.
+    pub fn produced(&self) -> u64 {
+        self.output.in_all()
+    }
+
     /// Longest record, by its length field, that a compressed body may hold; any by default.
     pub fn max_record_size(&self) -> i32 {
         self.max_record_size
@@ -146,14 +152,23 @@ pub struct Output {
     filled: usize,
     produced: usize,
     limit: usize,
+    /// Produced by earlier bodies.
+    before: u64,
+    /// Length of the space that was given out and has not been filled.
+    given: usize,
 }
 
 impl Output {
     fn start(&mut self, limit: usize) {
+        (self.before, self.given) = (self.in_all(), 0);
         if self.buffer.len() > RETAINED_BUFFER {
             self.buffer = Vec::new();
         }
         (self.filled, self.produced, self.limit) = (0, 0, limit);
+    }
+
+    fn in_all(&self) -> u64 {
+        self.before + (self.produced + self.given) as u64
     }
 
     /// What is there.
@@ -188,6 +203,7 @@ impl Output {
             let len = end.max(FIRST_BUFFER).max(self.buffer.len().saturating_mul(2).min(self.limit.saturating_add(1)));
             self.buffer.resize(len, 0);
         }
+        self.given = end - self.filled;
         &mut self.buffer[self.filled..end]
     }
 
@@ -198,6 +214,7 @@ impl Output {
         }
         self.filled += bytes;
         self.produced += bytes;
+        self.given = 0;
         Ok(())
     }
 

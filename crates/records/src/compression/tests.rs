@@ -241,3 +241,25 @@ fn bodies_are_appended_one_after_the_other_and_each_has_the_whole_limit() {
     }
     assert_eq!(output.filled(), b"0123456789".repeat(5));
 }
+
+#[test]
+fn what_was_produced_is_counted_and_a_piece_that_failed_as_well() {
+    let mut decompressor = Decompressor::new(1 << 20);
+    let sample = vec![0; 200_000];
+    let mut wanted = 0;
+    for codec in Compression::ALL.into_iter().skip(1) {
+        let mut body = Vec::new();
+        Compressor::new().compress(codec, codec.default_level(), &sample, &mut body).unwrap();
+        decompressor.decompress(codec, &body).unwrap();
+        wanted += 200_000;
+        assert_eq!(decompressor.produced(), wanted, "{codec:?}");
+    }
+    let mut body = Vec::new();
+    Compressor::new().compress(Compression::Zstd, 3, &sample, &mut body).unwrap();
+    // The content size: in one call all is decompressed before it is found to be another.
+    body[5] += 1;
+    for _ in 0..2 {
+        decompressor.decompress(Compression::Zstd, &body).unwrap_err();
+    }
+    assert_eq!(decompressor.produced(), wanted + 400_002);
+}

@@ -9,13 +9,15 @@ use smallvec::SmallVec;
 use super::plan::{Part, Plan};
 use super::records::{self, Accepted, Tools};
 
-/// Appends every batch that passed its checks and notes its offset.
-pub(super) fn append(frames: &mut [&mut [u8]], plan: &mut Plan, now_ms: i64) {
+/// Appends every batch that passed its checks and notes its offset. Returns whether that took long.
+pub(super) fn append(frames: &mut [&mut [u8]], plan: &mut Plan, now_ms: i64) -> bool {
+    let received = frames.iter().map(|frame| frame.len()).sum();
     let mut batches = batch_slices(frames, &plan.parts);
     let parts = &mut plan.parts;
     let mut order: SmallVec<[usize; 8]> = (0..parts.len()).filter(|&at| parts[at].partition.is_some()).collect();
     order.sort_by_key(|&at| parts[at].partition_key());
     Tools::with(|tools| {
+        tools.begin(received);
         let mut rest = &order[..];
         while let Some(&first) = rest.first() {
             let key = parts[first].partition_key();
@@ -24,7 +26,8 @@ pub(super) fn append(frames: &mut [&mut [u8]], plan: &mut Plan, now_ms: i64) {
             append_group(group, parts, &mut batches, now_ms, tools);
             rest = after;
         }
-    });
+        tools.have_worked_long()
+    })
 }
 
 /// The bytes of each part's batch: disjoint pieces of the frames, in the order of the parts.

@@ -10,10 +10,14 @@ use milena_records::{
     RebuildTarget, RecordError, TimestampType, rebuild,
 };
 
-use crate::settings::RecordRules;
+use crate::settings::{MAX_DECOMPRESSED_BYTES, RecordRules};
 
-/// Most records that one refusal lists.
+/// Most records that the refusals of requests taken together list.
 const MAX_REJECTED_RECORDS: usize = 10_000;
+/// How many bytes may be decompressed for each that was received.
+const MAX_RATIO: usize = 32;
+/// After so many decompressed bytes, others' requests come first.
+const LONG_WORK: u64 = 16 << 20;
 /// The stamp of a record that has none.
 const NO_TIMESTAMP: i64 = -1;
 
@@ -22,15 +26,53 @@ const OUT_OF_WINDOW: &str = "The timestamp is too far from the broker's clock";
 const APPEND_TIME_SET: &str = "Only the broker sets the append time";
 const RECORDS_REJECTED: &str = "Some records were rejected; the batch is not stored";
 
-/// Contexts that are reused from batch to batch.
+/// Contexts that are reused from batch to batch, and what the requests that are taken together may still cost: batches of a
+/// few kilobytes can be very long.
 pub(super) struct Tools {
     decompressor: Decompressor,
     compressor: Compressor,
+    /// Most decompressed bytes.
+    budget: u64,
+    /// What the decompressor had produced before.
+    produced_before: u64,
+    /// How many more rejected records are listed.
+    listed_left: usize,
 }
 
 impl Tools {
     pub(super) fn new() -> Self {
-        Self { decompressor: Decompressor::new(0), compressor: Compressor::new() }
+        Self {
+            decompressor: Decompressor::new(0),
+            compressor: Compressor::new(),
+            budget: MAX_DECOMPRESSED_BYTES as u64,
+            produced_before: 0,
+            listed_left: MAX_REJECTED_RECORDS,
+        }
+    }
+
+    /// From now on batches belong to other requests, which are so long together.
+    pub(super) fn begin(&mut self, bytes: usize) {
+        self.budget = MAX_DECOMPRESSED_BYTES.max(bytes.saturating_mul(MAX_RATIO)) as u64;
+        self.produced_before = self.decompressor.produced();
+        self.listed_left = MAX_REJECTED_RECORDS;
+    }
+
+    /// Whether the requests have taken long.
+    pub(super) fn have_worked_long(&self) -> bool {
+        self.produced() >= LONG_WORK
+    }
+
+    fn produced(&self) -> u64 {
+        self.decompressor.produced() - self.produced_before
+    }
+
+    /// Most decompressed bytes of the next batch: the first may be as long as its topic says, the others share what it leaves.
+    fn limit(&self, rules: &RecordRules) -> usize {
+        let most = rules.max_decompressed_bytes();
+        match self.produced() {
+            0 => most,
+            produced => most.min(usize::try_from(self.budget.saturating_sub(produced)).unwrap_or(most)),
+        }
     }
 
     /// Runs `work` with this thread's tools.
@@ -141,8 +183,9 @@ fn check(
     now: i64,
     tools: &mut Tools,
 ) -> Result<i64, Rejection> {
+    let limit = tools.limit(rules);
     let decompressor = &mut tools.decompressor;
-    decompressor.set_limit(rules.max_decompressed_bytes());
+    decompressor.set_limit(limit);
     decompressor.set_max_record_size(rules.max_record_bytes);
     let summary = walk(batch, decompressor)?;
     let is_compressed = batch.compression() != Some(Compression::None);
@@ -160,7 +203,7 @@ fn check(
         TimestampType::LogAppendTime => batch.timestamp_type() == TimestampType::CreateTime,
     };
     if !(keys_fit && stamps_fit) {
-        refuse_offenders(batch, rules, now, decompressor)?;
+        refuse_offenders(batch, rules, now, tools)?;
     }
     // Kafka builds no batch with such stamps or such a producer, though it stores one that it need not build.
     if !as_it_is && (oldest < NO_TIMESTAMP || batch.producer_id() < NO_PRODUCER_ID) {
@@ -188,14 +231,9 @@ fn is_append_time(batch: &Batch<'_>, timestamp: i64, rules: &RecordRules) -> boo
 
 /// Looks for the records to blame; there may be none.
 #[cold]
-fn refuse_offenders(
-    batch: &Batch<'_>,
-    rules: &RecordRules,
-    now: i64,
-    decompressor: &mut Decompressor,
-) -> Result<(), Rejection> {
+fn refuse_offenders(batch: &Batch<'_>, rules: &RecordRules, now: i64, tools: &mut Tools) -> Result<(), Rejection> {
     let mut records = Vec::new();
-    let mut bad_stamps = false;
+    let (mut any, mut bad_stamps) = (false, false);
     let base_timestamp = batch.base_timestamp();
     let fault = |record: &RecordShape| {
         let timestamp = match batch.timestamp_type() {
@@ -211,17 +249,19 @@ fn refuse_offenders(
         let checked = rules.timestamp_type == TimestampType::CreateTime && timestamp != NO_TIMESTAMP;
         (checked && !in_window(timestamp, rules, now)).then_some(OUT_OF_WINDOW)
     };
-    walk_each(batch, decompressor, |record| {
+    walk_each(batch, &mut tools.decompressor, |record| {
         if let Some(reason) = fault(record) {
+            any = true;
             bad_stamps |= reason != NULL_KEY;
-            if records.len() < MAX_REJECTED_RECORDS {
+            if records.len() < tools.listed_left {
                 records.push(RejectedRecord { index: record.index, reason });
             }
         }
     })?;
-    if records.is_empty() {
+    if !any {
         return Ok(());
     }
+    tools.listed_left -= records.len();
     let error = if bad_stamps { ErrorCode::INVALID_TIMESTAMP } else { ErrorCode::INVALID_RECORD };
     Err(Rejection { error, message: Some(RECORDS_REJECTED), records })
 }

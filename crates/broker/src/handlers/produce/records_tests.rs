@@ -284,10 +284,59 @@ fn a_decompression_bomb_is_refused() {
 }
 
 #[test]
+fn batches_that_come_together_share_what_may_be_decompressed() {
+    let mut builder = BatchBuilder::new().compression(Compression::Zstd, 1);
+    builder.push(NOW, None, Some(&vec![0; 100 << 20]), &[]);
+    let bytes = builder.build().unwrap();
+    let mut tools = Tools::new();
+    let mut of = |received: usize, count: usize| {
+        tools.begin(received);
+        assert!(!tools.have_worked_long());
+        let errors =
+            (0..count).map(|_| accept(&mut bytes.clone(), &rules(), NOW, &mut tools).err().map(|why| why.error));
+        let errors: Vec<_> = errors.collect();
+        assert!(tools.have_worked_long());
+        errors
+    };
+    assert_eq!(
+        of(bytes.len(), 4),
+        [None, None, Some(ErrorCode::MESSAGE_TOO_LARGE), Some(ErrorCode::MESSAGE_TOO_LARGE)]
+    );
+    assert_eq!(of(10 << 20, 3), [None, None, None]);
+}
+
+#[test]
+fn the_first_batch_may_be_as_long_as_its_topic_says() {
+    let mut builder = BatchBuilder::new().compression(Compression::Zstd, 1);
+    builder.push(NOW, None, Some(&vec![0; MAX_DECOMPRESSED_BYTES]), &[]);
+    let bytes = builder.build().unwrap();
+    assert_eq!(refusal(bytes.clone(), &rules()).0, ErrorCode::MESSAGE_TOO_LARGE);
+    let rules = RecordRules { max_batch_bytes: MAX_DECOMPRESSED_BYTES + 1000, ..rules() };
+    let mut tools = Tools::new();
+    tools.begin(bytes.len());
+    assert!(accept(&mut bytes.clone(), &rules, NOW, &mut tools).is_ok());
+    assert!(accept(&mut good(Compression::Zstd), &rules, NOW, &mut tools).is_err());
+}
+
+#[test]
 fn a_list_of_rejected_records_ends_somewhere() {
     let records = vec![(None, NOW); MAX_REJECTED_RECORDS + 5];
     let (error, listed) = refusal(batch_of(Compression::Zstd, &records), &keyed());
     assert_eq!((error, listed.len()), (ErrorCode::INVALID_RECORD, MAX_REJECTED_RECORDS));
+}
+
+#[test]
+fn lists_of_rejected_records_that_come_together_end_somewhere() {
+    let mut tools = Tools::new();
+    let mut bytes = batch_of(Compression::None, &vec![(None, NOW); MAX_REJECTED_RECORDS - 3000]);
+    let mut listed = || {
+        let rejection = accept(&mut bytes, &keyed(), NOW, &mut tools).unwrap_err();
+        assert_eq!((rejection.error, rejection.message), (ErrorCode::INVALID_RECORD, Some(RECORDS_REJECTED)));
+        rejection.records.len()
+    };
+    assert_eq!([listed(), listed(), listed()], [MAX_REJECTED_RECORDS - 3000, 3000, 0]);
+    tools.begin(bytes.len());
+    assert_eq!(accept(&mut bytes, &keyed(), NOW, &mut tools).unwrap_err().records.len(), MAX_REJECTED_RECORDS - 3000);
 }
 
 #[test]
