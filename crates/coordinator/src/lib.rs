@@ -8,11 +8,13 @@
 //! | `load` | builds the state from the partition's log |
 //! | `records` | records of a write, as keys and values of batches |
 //! | `timers` | deadlines by name |
+//! | `expression` | regular expressions of clients |
 //! | `partition` | which partition a key belongs to |
 //! | `group` | the state machine of `__consumer_offsets`: groups and their offsets |
 //! | `transaction` | the state machine of `__transaction_state`: transactional ids and their transactions |
 
 mod engine;
+mod expression;
 pub mod group;
 mod load;
 mod partition;
@@ -24,6 +26,7 @@ mod timers;
 pub mod transaction;
 
 pub use engine::{Cx, Engine, Input, Now, Replayed, Ticket};
+pub use expression::whole_match;
 pub use load::{LoadError, Loader};
 pub use partition::partition_for;
 pub use records::Records;

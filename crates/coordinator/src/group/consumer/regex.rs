@@ -4,29 +4,22 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use regex_lite::Regex;
-
 use super::member::Member;
 use super::{ConsumerGroup, Metadata, Resolved, Writing};
+use crate::expression::whole_match;
 use crate::group::{After, GroupCx, Groups};
 
 /// Expressions are looked up again at most this often, ms.
 const MIN_INTERVAL_MS: i64 = 10_000;
-
-/// An expression that must match the whole name.
-fn compile(expression: &str) -> Result<Regex, String> {
-    let whole = format!(r"\A(?:{expression})\z");
-    // Alone first: what only makes sense inside of the group is none.
-    let compiled = Regex::new(expression).and_then(|_| Regex::new(&whole));
-    compiled.map_err(|error| format!("SubscribedTopicRegex `{expression}` is not a valid regular expression: {error}."))
-}
 
 /// Checks an expression.
 ///
 /// # Errors
 /// What is wrong with it.
 pub(super) fn check(expression: &str) -> Result<(), String> {
-    compile(expression).map(drop)
+    whole_match(expression)
+        .map(drop)
+        .map_err(|error| format!("SubscribedTopicRegex `{expression}` is not a valid regular expression: {error}."))
 }
 
 /// Whether the expressions of a group are to be looked up: because `member` has a new one, or because there may be other
@@ -52,8 +45,8 @@ impl Groups {
         let expressions: BTreeSet<_> = group.members.values().map(|member| &member.regex).collect();
         for expression in expressions.into_iter().filter(|expression| !expression.is_empty()) {
             // Every expression was checked when it came in; one of another release may stand for nothing here.
-            let matches = compile(expression).ok();
-            let matches = |name: &&String| matches.as_ref().is_some_and(|regex| regex.is_match(name));
+            let matches = whole_match(expression).ok();
+            let matches = |name: &&String| matches.as_ref().is_some_and(|matches| matches(name));
             let topics = names.iter().filter(matches).cloned().collect();
             let found = Resolved { topics, version: metadata.version(), timestamp: cx.now().wall_ms };
             if group.regexes.get(expression).is_none_or(|known| known.topics != found.topics) {
