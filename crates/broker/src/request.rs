@@ -169,6 +169,26 @@ impl Room {
     }
 }
 
+/// How many parts of an answer are put together before other connections of the reactor are served.
+const PARTS_A_TURN: u32 = 256;
+
+/// Turns of an answer that is put together from many parts, none of which has to wait for anything.
+#[derive(Default)]
+pub struct Turns {
+    parts: u32,
+}
+
+impl Turns {
+    /// Before each part: lets others in when it is their turn.
+    pub async fn part(&mut self) {
+        if self.parts == PARTS_A_TURN {
+            self.parts = 0;
+            tokio::task::yield_now().await;
+        }
+        self.parts += 1;
+    }
+}
+
 /// Why a request gets no response and its connection is closed.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
@@ -195,4 +215,23 @@ pub enum Refusal {
     /// What was decided can't be promised.
     #[error(transparent)]
     Controller(#[from] ControllerError),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_of_many_parts_lets_others_in() {
+        let mut answer = Box::pin(async {
+            let mut turns = Turns::default();
+            for _ in 0..3 * PARTS_A_TURN {
+                turns.part().await;
+            }
+        });
+        let mut poll = || answer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!([poll(), poll(), poll()], [Poll::Pending, Poll::Pending, Poll::Ready(())]);
+    }
 }

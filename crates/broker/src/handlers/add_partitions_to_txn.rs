@@ -19,7 +19,7 @@ use super::end_txn::{FIRST_FENCED_VERSION, fenced};
 use crate::dispatch::frame;
 use crate::registry::{Api, Handler};
 use crate::replicas::is_internal;
-use crate::request::{OwnedRequest, Refusal};
+use crate::request::{OwnedRequest, Refusal, Turns};
 use crate::services::Services;
 
 /// The registry's line.
@@ -53,7 +53,9 @@ fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'sta
             };
             response.results_by_topic_v3_and_below = serve(&one, version, &services).await;
         }
+        let mut turns = Turns::default();
         for transaction in &asked.transactions {
+            turns.part().await;
             let one = Asked {
                 id: &transaction.transactional_id,
                 producer: Producer { id: transaction.producer_id, epoch: transaction.producer_epoch },

@@ -13,7 +13,7 @@ use milena_protocol::{ApiKey, ErrorCode, Str};
 use crate::authorized_operations;
 use crate::dispatch::frame;
 use crate::registry::{Api, Handler};
-use crate::request::{OwnedRequest, Refusal, Room};
+use crate::request::{OwnedRequest, Refusal, Room, Turns};
 use crate::services::Services;
 
 /// The registry's line.
@@ -24,8 +24,9 @@ fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'sta
         let call = request.call();
         let asked: ConsumerGroupDescribeRequest<'_> = call.request()?;
         let mut groups = Vec::with_capacity(asked.group_ids.len());
-        let mut room = Room::default();
+        let (mut room, mut turns) = (Room::default(), Turns::default());
         for id in &asked.group_ids {
+            turns.part().await;
             let mut group = describe(id, &services).await;
             if group.error_code == 0 {
                 group.authorized_operations = authorized_operations::group(asked.include_authorized_operations);

@@ -11,7 +11,7 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
 use crate::registry::{Api, Handler};
-use crate::request::{OwnedRequest, Refusal};
+use crate::request::{OwnedRequest, Refusal, Turns};
 use crate::services::Services;
 
 /// The registry's line.
@@ -23,7 +23,9 @@ fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'sta
         let asked: DeleteGroupsRequest<'_> = call.request()?;
         let mut seen = BTreeSet::new();
         let mut results = Vec::with_capacity(asked.groups_names.len());
+        let mut turns = Turns::default();
         for id in asked.groups_names.iter().filter(|id| seen.insert(&***id)) {
+            turns.part().await;
             results.push(match services.coordinators.groups().request(id, Request::Delete(id)).get().await {
                 Ok(GroupReply::Delete(deleted)) => deleted,
                 other => {

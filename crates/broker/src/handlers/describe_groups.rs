@@ -15,7 +15,7 @@ use milena_protocol::{ApiKey, ErrorCode, Str};
 use crate::authorized_operations;
 use crate::dispatch::frame;
 use crate::registry::{Api, Handler};
-use crate::request::{OwnedRequest, Refusal, Room};
+use crate::request::{OwnedRequest, Refusal, Room, Turns};
 use crate::services::Services;
 
 /// The registry's line.
@@ -32,8 +32,9 @@ fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'sta
         let asked: DescribeGroupsRequest<'_> = call.request()?;
         let version = call.header.version;
         let mut groups = Vec::with_capacity(asked.groups.len());
-        let mut room = Room::default();
+        let (mut room, mut turns) = (Room::default(), Turns::default());
         for id in &asked.groups {
+            turns.part().await;
             let answer = services.coordinators.groups().request(id, Request::Describe(id)).get().await;
             let group = described(id, answer, asked.include_authorized_operations, version);
             room.take(bytes_of(&group))?;

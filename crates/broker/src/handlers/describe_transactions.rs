@@ -12,7 +12,7 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
 use crate::registry::{Api, Handler};
-use crate::request::{OwnedRequest, Refusal, Room};
+use crate::request::{OwnedRequest, Refusal, Room, Turns};
 use crate::services::Services;
 
 /// The registry's line.
@@ -22,9 +22,10 @@ fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'sta
     Box::pin(async move {
         let call = request.call();
         let asked: DescribeTransactionsRequest<'_> = call.request()?;
-        let mut room = Room::default();
+        let (mut room, mut turns) = (Room::default(), Turns::default());
         let mut transaction_states = Vec::with_capacity(asked.transactional_ids.len());
         for id in &asked.transactional_ids {
+            turns.part().await;
             let described = match describe(id, &services).await {
                 Ok(described) => described,
                 Err(error) => {

@@ -17,7 +17,7 @@ use milena_protocol::{ApiKey, ErrorCode};
 
 use crate::dispatch::frame;
 use crate::registry::{Api, Handler};
-use crate::request::{OwnedRequest, Refusal, Room};
+use crate::request::{OwnedRequest, Refusal, Room, Turns};
 use crate::services::Services;
 
 /// The registry's line.
@@ -36,8 +36,9 @@ fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'sta
         let version = call.header.version;
         let asked: OffsetFetchRequest<'_> = call.request()?;
         let require_stable = asked.require_stable;
-        let (mut groups, mut room) = (Vec::new(), Room::default());
+        let (mut groups, mut room, mut turns) = (Vec::new(), Room::default(), Turns::default());
         for group in in_groups(asked, version) {
+            turns.part().await;
             groups.push(fetch(group, require_stable, version, &services, &mut room).await?);
         }
         let response = if version < FIRST_GROUPS_VERSION {

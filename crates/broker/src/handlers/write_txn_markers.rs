@@ -17,7 +17,7 @@ use crate::dispatch::frame;
 use crate::partition::Partition;
 use crate::purgatory::Waiting;
 use crate::registry::{Api, Handler};
-use crate::request::{OwnedRequest, Refusal};
+use crate::request::{OwnedRequest, Refusal, Turns};
 use crate::services::Services;
 
 /// The id, and the epoch, of no producer.
@@ -34,18 +34,23 @@ fn handle(request: OwnedRequest, services: Arc<Services>) -> LocalBoxFuture<'sta
         let call = request.call();
         let asked: WriteTxnMarkersRequest<'_> = call.request()?;
         let mut markers = Vec::with_capacity(asked.markers.len());
+        let mut turns = Turns::default();
         // What has no partitions is not spoken of.
         let has_partitions =
             |marker: &&WritableTxnMarker<'_>| marker.topics.iter().any(|topic| !topic.partition_indexes.is_empty());
         for marker in asked.markers.iter().filter(has_partitions) {
-            markers.push(write(marker, &services).await);
+            markers.push(write(marker, &services, &mut turns).await);
         }
         frame(|out| call.answer(out, &WriteTxnMarkersResponse { markers }))
     })
 }
 
 /// Writes one marker to its partitions, each of them once; comes back when all are committed.
-async fn write<'r>(asked: &'r WritableTxnMarker<'r>, services: &Services) -> WritableTxnMarkerResult<'r> {
+async fn write<'r>(
+    asked: &'r WritableTxnMarker<'r>,
+    services: &Services,
+    turns: &mut Turns,
+) -> WritableTxnMarkerResult<'r> {
     let marker = Marker {
         producer_id: asked.producer_id,
         producer_epoch: asked.producer_epoch,
@@ -69,9 +74,11 @@ async fn write<'r>(asked: &'r WritableTxnMarker<'r>, services: &Services) -> Wri
     let mut seen: HashMap<&str, HashSet<i32>> = HashMap::new();
     for topic in asked.topics.iter().filter(|topic| !topic.partition_indexes.is_empty()) {
         let seen = seen.entry(&topic.name).or_default();
-        let append = |index: &i32| (*index, append(&topic.name, *index));
-        let appended: Vec<_> =
-            topic.partition_indexes.iter().filter(|&&index| seen.insert(index)).map(append).collect();
+        let mut appended = Vec::new();
+        for index in topic.partition_indexes.iter().copied().filter(|&index| seen.insert(index)) {
+            turns.part().await;
+            appended.push((index, append(&topic.name, index)));
+        }
         let mut partitions = Vec::with_capacity(appended.len());
         for (partition_index, appended) in appended {
             let outcome = match appended {
