@@ -1,7 +1,9 @@
 //! All engines of one internal topic: which of them a key belongs to, loading and unloading.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
 use milena_config::BrokerConfig;
@@ -51,7 +53,7 @@ pub struct Coordinator<E: CoordinatorEngine> {
     perform: Perform<E>,
     shards: ArcSwap<Shards<E>>,
     /// Threads that load.
-    loading: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    loading: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// The engines by partition, as of now.
@@ -138,7 +140,7 @@ impl<E: CoordinatorEngine> Coordinator<E> {
         (Shards { partitions, by_partition }, new)
     }
 
-    /// Loads engines on threads of their own, which end with it. One without records is there at once.
+    /// Loads engines on threads of their own, which end with it, or on this one if there can be none. One without records is there at once.
     fn load(&self, mut new: VecDeque<Arc<Shard<E>>>) {
         new.retain(|shard| {
             let has_records = load::has_records(&shard.partition);
@@ -153,20 +155,35 @@ impl<E: CoordinatorEngine> Coordinator<E> {
         let most = usize::try_from(self.shared.live.config.load().group_coordinator_threads()).unwrap_or(1);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = most.min(cores).min(new.len()).max(1);
-        let queue = Arc::new(Mutex::new(new));
-        for number in 0..threads {
-            let queue = Arc::clone(&queue);
-            let run = move || {
-                while let Some(shard) = { queue.lock().pop_front() } {
-                    load::load(&shard);
-                }
-            };
-            match std::thread::Builder::new().name(format!("load-{number}")).spawn(run) {
-                Ok(thread) => self.loading.lock().push(thread),
-                Err(error) => tracing::error!(%error, "no thread can be started to load {}", E::TOPIC),
+        let queue = Mutex::new(new);
+        let run = move || {
+            while let Some(shard) = { queue.lock().pop_front() } {
+                load::load(&shard);
             }
-        }
+        };
+        let spawn =
+            |number: usize, run: Run| std::thread::Builder::new().name(format!("load-{number}")).spawn(move || run());
+        let started = run_on_threads(threads, Arc::new(run), spawn);
+        self.loading.lock().extend(started);
     }
+}
+
+/// What several threads do together.
+type Run = Arc<dyn Fn() + Send + Sync>;
+
+/// Starts threads that `run`; if there can be none, this one does.
+fn run_on_threads(
+    threads: usize,
+    run: Run,
+    spawn: impl Fn(usize, Run) -> io::Result<JoinHandle<()>>,
+) -> Vec<JoinHandle<()>> {
+    let started = (0..threads).map(|number| spawn(number, Arc::clone(&run)));
+    let failed = |error: &io::Error| tracing::error!(%error, "no thread can be started to load a coordinator");
+    let started: Vec<_> = started.filter_map(|thread| thread.inspect_err(failed).ok()).collect();
+    if started.is_empty() {
+        run();
+    }
+    started
 }
 
 impl<E: CoordinatorEngine> HostedCoordinator for Coordinator<E> {
@@ -201,5 +218,28 @@ impl<E: CoordinatorEngine> HostedCoordinator for Coordinator<E> {
             let _ = thread.join();
         }
         self.shards.store(Arc::new(Shards { partitions: 0, by_partition: Vec::new() }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_no_thread_can_be_started_for_is_done_here() {
+        let done = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&done);
+        let run: Run = Arc::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let none = |_, _| Err(io::ErrorKind::OutOfMemory.into());
+        assert!(run_on_threads(2, Arc::clone(&run), none).is_empty());
+        assert_eq!(done.load(Ordering::SeqCst), 1);
+        let only_one =
+            |number, run: Run| if number == 0 { Ok(std::thread::spawn(move || run())) } else { none(number, run) };
+        run_on_threads(2, run, only_one).into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(done.load(Ordering::SeqCst), 2);
     }
 }
