@@ -9,6 +9,7 @@ mod argparse;
 mod arguments;
 mod cluster;
 mod configs;
+mod console_consumer;
 mod console_producer;
 mod consumer_groups;
 mod delete_records;
@@ -39,7 +40,7 @@ use milena_client::{Admin, Error};
 use milena_io::{Clock, RealClock};
 
 use self::options::{Flag, Misuse, Options};
-use crate::connect::{self, Connection, Properties};
+use crate::connect::{self, Connection, Properties, properties_in};
 use crate::output::{print, print_error};
 
 /// The version of Kafka whose tools these are.
@@ -58,6 +59,7 @@ pub const TOOLS: &[Tool] = &[
     Tool { name: "kafka-broker-api-versions", run: api_versions::run },
     Tool { name: "kafka-cluster", run: cluster::run },
     Tool { name: "kafka-configs", run: configs::run },
+    Tool { name: "kafka-console-consumer", run: console_consumer::run },
     Tool { name: "kafka-console-producer", run: console_producer::run },
     Tool { name: "kafka-consumer-groups", run: consumer_groups::run },
     Tool { name: "kafka-delete-records", run: delete_records::run },
@@ -185,6 +187,18 @@ fn check_servers(servers: Option<&str>) -> Result<(), Ended> {
         Some(servers) if servers.split(',').all(is_server) => Ok(()),
         Some(_) => Err(Ended::Usage("Please provide valid host:port like host1:9091,host2:9092\n".to_owned())),
     }
+}
+
+/// Settings from the files and values of options.
+fn properties(options: &Options, files: &[&str], values: &[&str]) -> Result<Properties, Ended> {
+    let mut properties = Properties::new();
+    for name in files {
+        if let Some(path) = options.value(name)? {
+            properties.extend(properties_in(Path::new(path)).map_err(|error| java::config(&error))?);
+        }
+    }
+    properties.extend(values.iter().flat_map(|name| pairs(&options.values(name))));
+    Ok(properties)
 }
 
 /// `key=value`, each; a value that is missing is empty.

@@ -17,7 +17,7 @@ use super::{binary, hanging};
 const RUNS: &str = include_str!("../../data/faces.txt");
 
 /// Tools that the binary has, by Kafka's class.
-const FACES: [(&str, &str); 17] = [
+const FACES: [(&str, &str); 18] = [
     ("BrokerApiVersionsCommand", "kafka-broker-api-versions"),
     ("ClusterTool", "kafka-cluster"),
     ("ConfigCommand", "kafka-configs"),
@@ -33,6 +33,7 @@ const FACES: [(&str, &str); 17] = [
     ("TopicCommand", "kafka-topics"),
     ("TransactionsCommand", "kafka-transactions"),
     ("VerifiableProducer", "kafka-verifiable-producer"),
+    ("consumer.ConsoleConsumer", "kafka-console-consumer"),
     ("consumer.group.ConsumerGroupCommand", "kafka-consumer-groups"),
     ("reassign.ReassignPartitionsCommand", "kafka-reassign-partitions"),
 ];

@@ -23,6 +23,7 @@ Examples:
   milena consume orders --from PT15M                from 15 minutes ago
   milena consume orders:0 --from 1000 -c 10         ten records from an offset
   milena consume orders -n 5 -e                     the last five of each partition
+  milena consume orders -g billing                  with the other members of a group
   milena consume orders -J | jq .value              JSON objects, which `milena produce --format json` reads
   milena consume orders -f '%t[%p]@%o %k = %s\\n'
 
@@ -32,8 +33,8 @@ and \\x1f stand for the characters that they name.";
 
 /// How long is waited before it is looked whether the end is reached.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the end of the consumer is waited for.
-const CLOSING: Duration = Duration::from_secs(1);
+/// How long the consumer may take to commit and to leave its group.
+const CLOSING: Duration = Duration::from_secs(10);
 
 /// Arguments of `milena consume`.
 #[derive(clap::Args)]
@@ -50,6 +51,9 @@ pub struct Arguments {
     /// Begins with the last records of each partition, so many
     #[arg(long, short = 'n', value_name = "COUNT")]
     last: Option<i64>,
+    /// Shares the partitions with the other members of a group, goes on where it has committed, and commits
+    #[arg(long, short, value_name = "GROUP", conflicts_with_all = ["exit", "last"])]
+    group: Option<String>,
     /// Ends where the partitions ended at the beginning
     #[arg(long, short)]
     exit: bool,
@@ -84,18 +88,34 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.committed {
         properties.push(("isolation.level".to_owned(), "read_committed".to_owned()));
     }
+    if let Some(group) = &arguments.group {
+        let reset = match from {
+            From::Place(SeekTo::Beginning) => "earliest",
+            From::Place(SeekTo::End) => "latest",
+            _ => bail!(
+                "--group: without committed offsets it goes on --from beginning or end; `milena group reset` sets others"
+            ),
+        };
+        properties.push(("group.id".to_owned(), group.clone()));
+        properties.push(("auto.offset.reset".to_owned(), reset.to_owned()));
+    }
     let json = arguments.json || arguments.at.format() == Format::Json;
     let printer = if json { Printer::json() } else { Printer::new(&arguments.format)? };
     let connection = arguments.at.connection(properties.clone())?;
     run_client(&connection, async |client| {
         let consumer = client.consumer().properties(connection.properties())?;
         known(client, &properties)?;
-        let partitions = partitions(client, &arguments.topics).await?;
         let mut consumer = consumer.build()?;
-        let ends = ends(&mut consumer, &partitions).await?;
-        consumer.assign(partitions.iter().cloned());
-        begin(&mut consumer, &from, &ends).await?;
-        let mut reading = Reading { consumer, printer, left: ends, exit: arguments.exit, count: arguments.count };
+        let mut left = BTreeMap::new();
+        if arguments.group.is_some() {
+            consumer.subscribe(&arguments.topics)?;
+        } else {
+            let partitions = partitions(client, &arguments.topics).await?;
+            left = ends(&mut consumer, &partitions).await?;
+            consumer.assign(partitions);
+            begin(&mut consumer, &from, &left).await?;
+        }
+        let mut reading = Reading { consumer, printer, left, exit: arguments.exit, count: arguments.count };
         let outcome = tokio::select! {
             outcome = reading.read() => outcome,
             _ = ctrl_c() => Ok(()),
@@ -207,6 +227,10 @@ impl Reading {
                 self.printer.print(&records, &record, &mut text);
             }
             self.count = self.count.map(|count| count.saturating_sub(records.len() as u64));
+            if let Some(next) = records.get(most) {
+                // Whoever goes on for the group gets it.
+                self.consumer.seek(records.topic_partition(), SeekTo::Offset(next.offset))?;
+            }
             let mut out = stdout().lock();
             if out.write_all(&text).and_then(|()| out.flush()).is_err() {
                 // Nobody reads any more.

@@ -1,7 +1,6 @@
 //! kafka-console-producer.
 
 use std::io::{IsTerminal, stdin, stdout};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ use tokio::signal::ctrl_c;
 
 use super::line_reader;
 use super::options::{Flag, Options};
-use super::{Ended, Thrown, check_servers, end, java, need, pairs, read_with};
-use crate::connect::{Connection, Properties, properties_in, run_client};
+use super::{Ended, Thrown, check_servers, end, java, need, properties, read_with};
+use crate::connect::{Connection, Properties, run_client};
 use crate::deliveries::{Deliveries, Outcome};
 use crate::input::lines::Layout;
 use crate::input::{Draft, Sink};
@@ -128,18 +127,6 @@ fn check_deprecated(options: &Options) -> Result<(), Ended> {
         print(&format!("Warning: --{old} is deprecated and will be removed in {until}. Use --{new} instead.\n"));
     }
     Ok(())
-}
-
-/// Settings from a file and from the command line, by the option's new and old names.
-fn properties(options: &Options, files: &[&str], values: &[&str]) -> Result<Properties, Ended> {
-    let mut properties = Properties::new();
-    for name in files {
-        if let Some(path) = options.value(name)? {
-            properties.extend(properties_in(Path::new(path)).map_err(|error| java::config(&error))?);
-        }
-    }
-    properties.extend(values.iter().flat_map(|name| pairs(&options.values(name))));
-    Ok(properties)
 }
 
 fn reader_properties(options: &Options) -> Result<Properties, Ended> {
