@@ -17,7 +17,7 @@ pub enum DecodeError {
     /// A uvarint does not end within five bytes.
     #[error("varint longer than five bytes")]
     VarintTooLong,
-    /// An array claims more elements than bytes remain, or more than one million.
+    /// An array claims more elements than bytes remain, or more than one million, or than other arrays of the message have left of it.
     #[error("array of {count} elements with {remaining} bytes left")]
     TooManyElements {
         /// Elements claimed.

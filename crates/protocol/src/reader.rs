@@ -9,7 +9,8 @@ use crate::primitive::Primitive;
 use crate::records::Records;
 use crate::uuid::Uuid;
 
-/// Elements that one array may have.
+/// Elements that one array may have, and elements with memory of their own, structs and strings, that all arrays of a message
+/// may have together.
 const MAX_ELEMENTS: usize = 1_000_000;
 /// Elements for which memory is taken before the first of them was read.
 const MAX_PREALLOCATED: usize = 1000;
@@ -23,6 +24,7 @@ type Result<T> = std::result::Result<T, DecodeError>;
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
+    elements_left: usize,
 }
 
 macro_rules! numbers {
@@ -39,7 +41,7 @@ impl<'a> Reader<'a> {
     /// Starts at the first of `bytes`.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self { rest: bytes, elements_left: MAX_ELEMENTS }
     }
 
     /// Bytes not yet taken.
@@ -197,6 +199,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// As [`count`](Self::count), for elements whose memory is not that of their bytes; all arrays of a message share a limit.
+    #[inline]
+    fn shared_count(&mut self, flexible: bool, size: usize) -> Result<Option<usize>> {
+        let Some(count) = self.count(flexible, size)? else { return Ok(None) };
+        match self.elements_left.checked_sub(count) {
+            Some(left) => {
+                self.elements_left = left;
+                Ok(Some(count))
+            }
+            None => Err(DecodeError::TooManyElements { count, remaining: self.rest.len() }),
+        }
+    }
+
     /// An array of fixed-size numbers or ids, or null.
     pub(crate) fn opt_primitives<T: Primitive>(&mut self, flexible: bool) -> Result<Option<Cow<'a, [T]>>> {
         match self.count(flexible, T::SIZE)? {
@@ -216,7 +231,7 @@ impl<'a> Reader<'a> {
 
     /// An array of strings, or null.
     pub(crate) fn opt_strings(&mut self, flexible: bool) -> Result<Option<Vec<Cow<'a, str>>>> {
-        let Some(count) = self.count(flexible, 1)? else { return Ok(None) };
+        let Some(count) = self.shared_count(flexible, 1)? else { return Ok(None) };
         let mut strings = Vec::with_capacity(count.min(MAX_PREALLOCATED));
         for _ in 0..count {
             strings.push(self.string(flexible)?);
@@ -231,7 +246,7 @@ impl<'a> Reader<'a> {
 
     /// An array of structs, or null.
     pub(crate) fn opt_structs<T: Wire<'a>>(&mut self, flexible: bool, version: i16) -> Result<Option<Vec<T>>> {
-        let Some(count) = self.count(flexible, T::MIN_SIZE)? else { return Ok(None) };
+        let Some(count) = self.shared_count(flexible, T::MIN_SIZE)? else { return Ok(None) };
         let mut structs = Vec::with_capacity(count.min(MAX_PREALLOCATED));
         for _ in 0..count {
             structs.push(T::dec(self, version)?);

@@ -2,11 +2,14 @@
 //! hold.
 
 use milena_protocol::framing::encode_response;
+use milena_protocol::messages::describe_configs_request::{DescribeConfigsRequest, DescribeConfigsResource};
 use milena_protocol::messages::fetch_response::{FetchResponse, FetchableTopicResponse, NodeEndpoint, PartitionData};
 use milena_protocol::messages::{
     FetchRequest, FetchSnapshotResponse, JoinGroupResponse, MetadataRequest, ProduceRequest, SaslHandshakeRequest,
 };
-use milena_protocol::{ApiInfo, ApiKey, EncodeError, Gap, Message, Reader, Records, Uuid, Writer, api_info};
+use milena_protocol::{
+    ApiInfo, ApiKey, DecodeError, EncodeError, Gap, Message, Reader, Records, Uuid, Writer, api_info,
+};
 
 fn encode<'a, M: Message<'a>>(message: &M, version: i16) -> Result<Vec<u8>, EncodeError> {
     let mut w = Writer::new();
@@ -136,4 +139,17 @@ fn the_table_of_apis_is_kafkas() {
         rows += 1;
     }
     assert_eq!(rows, 95);
+}
+
+#[test]
+fn arrays_within_arrays_share_the_limit_of_elements() {
+    let decoded = |keys: usize| {
+        let resource =
+            DescribeConfigsResource { configuration_keys: Some(vec!["".into(); keys]), ..Default::default() };
+        let request = DescribeConfigsRequest { resources: vec![resource; 2], ..Default::default() };
+        let bytes = encode(&request, 4).unwrap();
+        DescribeConfigsRequest::decode(&mut Reader::new(&bytes), 4).map(|request| request.resources.len())
+    };
+    assert_eq!(decoded(499_999), Ok(2));
+    assert!(matches!(decoded(500_000), Err(DecodeError::TooManyElements { count: 500_000, .. })));
 }
