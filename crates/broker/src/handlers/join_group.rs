@@ -32,7 +32,8 @@ fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -
         request.rebalance_timeout_ms = request.session_timeout_ms;
     }
     let groups = services.coordinators.groups();
-    if let Err(error) = check_join(&request, &groups.settings()) {
+    let client_id = call.header.client_id.as_deref().unwrap_or_default();
+    if let Err(error) = check_join(&request, client_id, &groups.settings()) {
         let refused = JoinGroupResponse { member_id: request.member_id.to_string().into(), ..refused(error) };
         return Answer::Now(Ok(Reply::Join(refused))).send(call, replies, write);
     }
@@ -40,7 +41,7 @@ fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -
     let client_host = format!("/{}", call.peer.remote.ip());
     let join = Join {
         request,
-        client_id: call.header.client_id.as_deref().unwrap_or_default(),
+        client_id,
         client_host: &client_host,
         requires_member_id: version >= FIRST_MEMBER_ID_VERSION,
         skips_assignment: version >= FIRST_SKIP_ASSIGNMENT_VERSION,

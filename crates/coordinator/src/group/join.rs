@@ -14,6 +14,9 @@ use crate::engine::Ticket;
 /// How long a new member may wait in JoinGroup: it can't be heard of otherwise, since it does not know its id, ms.
 const NEW_MEMBER_JOIN_TIMEOUT_MS: i32 = 5 * 60 * 1000;
 
+/// Longest name of a member, bytes: with a random id behind it, it is still a string of the protocol.
+const MOST_NAME_BYTES: usize = i16::MAX as usize - "-00000000-0000-0000-0000-000000000000".len();
+
 /// What a static member's predecessor was, in case that it can't be replaced.
 #[derive(Debug)]
 pub struct Replaced {
@@ -30,10 +33,13 @@ pub struct Replaced {
 /// Checks what a JoinGroup says about itself.
 ///
 /// # Errors
-/// INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT.
-pub fn check_join(request: &JoinGroupRequest<'_>, settings: &GroupSettings) -> Result<(), ErrorCode> {
+/// INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT; INVALID_REQUEST when no answer could hold the member's id.
+pub fn check_join(request: &JoinGroupRequest<'_>, client_id: &str, settings: &GroupSettings) -> Result<(), ErrorCode> {
     if request.group_id.is_empty() {
         return Err(ErrorCode::INVALID_GROUP_ID);
+    }
+    if client_id.len().max(request.group_instance_id.as_deref().unwrap_or_default().len()) > MOST_NAME_BYTES {
+        return Err(ErrorCode::INVALID_REQUEST);
     }
     let allowed = settings.min_session_timeout_ms..=settings.max_session_timeout_ms;
     if allowed.contains(&request.session_timeout_ms) { Ok(()) } else { Err(ErrorCode::INVALID_SESSION_TIMEOUT) }

@@ -73,13 +73,31 @@ fn an_id_that_is_not_used_within_its_session_is_forgotten() {
 fn what_a_join_says_of_itself_is_checked_first() {
     let check = |group: &'static str, session| {
         let request = JoinGroupRequest { group_id: group.into(), session_timeout_ms: session, ..Default::default() };
-        check_join(&request, &settings())
+        check_join(&request, "c", &settings())
     };
     assert_eq!(check("", 10_000), Err(ErrorCode::INVALID_GROUP_ID));
     assert_eq!((check("g", 6_000), check("g", 1_800_000)), (Ok(()), Ok(())));
     for session in [0, -1, 5_999, 1_800_001] {
         assert_eq!(check("g", session), Err(ErrorCode::INVALID_SESSION_TIMEOUT));
     }
+}
+
+#[test]
+fn a_name_that_leaves_no_room_for_a_member_id_does_not_join() {
+    let check = |client_id: usize, instance: usize| {
+        let request = JoinGroupRequest {
+            group_id: "g".into(),
+            session_timeout_ms: 10_000,
+            group_instance_id: Some("i".repeat(instance).into()),
+            ..Default::default()
+        };
+        check_join(&request, &"c".repeat(client_id), &settings())
+    };
+    assert_eq!(check(32_730, 32_730), Ok(()));
+    assert_eq!(
+        (check(32_731, 1), check(1, 32_731)),
+        (Err(ErrorCode::INVALID_REQUEST), Err(ErrorCode::INVALID_REQUEST))
+    );
 }
 
 #[test]
