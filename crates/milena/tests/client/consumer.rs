@@ -170,7 +170,7 @@ async fn a_paused_partition_gives_nothing_and_loses_nothing() {
         }
         if counts.iter().all(|count| *count < 1000) {
             consumer.pause([&partition]).unwrap();
-            assert_eq!(consumer.paused(), [partition.clone()]);
+            assert_eq!(consumer.paused(), std::slice::from_ref(&partition));
             paused = Some(partition);
         }
     }
@@ -320,7 +320,7 @@ async fn a_topic_that_is_created_anew_is_read_from_its_beginning() {
     consumer.assign([at(&topic, 0)]);
     assert_eq!(values(&mut consumer, 10).await.len(), 10);
     let admin = client.admin();
-    admin.delete_topics(&[topic.clone()]).await.unwrap()[0].1.as_ref().unwrap();
+    admin.delete_topics(std::slice::from_ref(&topic)).await.unwrap()[0].1.as_ref().unwrap();
     assert!(consumer.poll(Duration::from_millis(50)).await.unwrap().is_none());
     let anew = NewTopic { partitions: Some(1), ..NewTopic::named(&topic) };
     // It is gone a moment after it was deleted.

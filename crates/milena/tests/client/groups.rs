@@ -216,9 +216,10 @@ async fn cooperating_members_keep_what_others_do_not_get() {
         settle(&[&first], 6).await;
         let second = join(&client, &group, &topic, way);
         settle(&[&first, &second], 6).await;
-        let seen = first.seen.lock().unwrap();
-        assert_eq!((seen.revoked.len(), seen.lost.len()), (3, 0), "{way:?}: {seen:?}");
-        drop(seen);
+        {
+            let seen = first.seen.lock().unwrap();
+            assert_eq!((seen.revoked.len(), seen.lost.len()), (3, 0), "{way:?}: {seen:?}");
+        }
         second.leave().await;
         settle(&[&first], 6).await;
         assert_eq!(first.seen.lock().unwrap().revoked.len(), 3);
