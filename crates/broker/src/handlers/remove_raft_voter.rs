@@ -39,9 +39,9 @@ pub(super) fn check(
     voting: &Voting,
     doing: &str,
 ) -> Result<(), Refused> {
-    if asked.is_some_and(|asked| asked != cluster_id) {
-        let code = ErrorCode::INCONSISTENT_CLUSTER_ID;
-        return Err((code, code.text().to_owned()));
+    if let Some(asked) = asked.filter(|asked| *asked != cluster_id) {
+        let message = format!("The given id \"{asked}\" doesn't match the cluster id \"{cluster_id}\"");
+        return Err((ErrorCode::INCONSISTENT_CLUSTER_ID, message));
     }
     if key.id < 0 || key.directory_id.is_zero() {
         return Err((ErrorCode::INVALID_REQUEST, "Invalid voter".to_owned()));
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn nobody_is_taken_out() {
-        let request = RemoveRaftVoterRequest { voter_id: 7, voter_directory_id: Uuid::ONE, ..Default::default() };
+        let request = RemoveRaftVoterRequest { cluster_id: None, voter_id: 7, voter_directory_id: Uuid::ONE };
         let voting = Voting { kraft_version: 1, ..Default::default() };
         let message =
             "Cannot remove voter ReplicaKey(id=7, directoryId=AAAAAAAAAAAAAAAAAAAAAQ) from the set of voters []";

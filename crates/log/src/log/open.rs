@@ -484,7 +484,9 @@ impl Loader {
         self.epochs.truncate_from_start(log_start_offset);
         self.load_aborted(&mut segments, end, found)?;
         let mut restored = restore(&self.source(&segments, end), &found.snapshots)?;
-        restored.producers = self.producers.take().unwrap_or(restored.producers);
+        // A recovery that found no sound snapshot knows nothing of producers whose batches are deleted; a later snapshot may.
+        let met = self.producers.take().filter(|met| met.states().eq(restored.producers.states()));
+        restored.producers = met.unwrap_or(restored.producers);
         if !origin.created {
             // Thousands of logs hold no file open that only a start has looked into.
             segments.iter_mut().for_each(Segment::release);
