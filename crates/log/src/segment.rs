@@ -402,12 +402,14 @@ impl Segment {
         indexes.offsets.release();
         indexes.times.release();
         self.finish_aborted(home)?;
-        let Some(tail) = self.tail.take() else { return Ok(false) };
-        let shortened = tail.length > self.size;
+        let Some(Tail { reserved, length, .. }) = self.tail else { return Ok(false) };
+        let shortened = length > self.size;
         if shortened {
             self.file(home)?.truncate(self.size).context("trimming", &self.path(home))?;
         }
-        self.spare |= !shortened && tail.reserved > self.size;
+        // Only now: whoever tries again has to cut what could not be cut.
+        self.tail = None;
+        self.spare |= !shortened && reserved > self.size;
         Ok(shortened)
     }
 

@@ -554,6 +554,8 @@ fn whatever_step_fails_what_was_acknowledged_is_read_and_the_next_start_finds_it
         fail(fields[0], fields[1], if fields[2] == 0 { FaultKind::Io } else { FaultKind::NoSpace });
         return;
     }
+    // A cut at a roll fails, and the roll is tried again.
+    fail(126, 105, FaultKind::Io);
     #[expect(clippy::disallowed_methods, reason = "a bound on how long the test searches")]
     let (begun, mut seed, mut runs) = (Instant::now(), 0, 0);
     while begun.elapsed() < budget() && seed < 400 * rounds() {
