@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::error::Error;
-use crate::settings::{millis, number};
+use crate::settings::{millis, number, set_by_name};
 use crate::transport::{self, Transports};
 
 /// Default port of an address without one.
@@ -143,27 +143,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets one property by Kafka's name.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for a value that the property can't have, and for a property that is not one of a client's.
-    pub fn set(mut self, key: &str, value: &str) -> Result<Self, Error> {
-        if self.property(key, value)? { Ok(self) } else { Err(Error::config(key, "is no setting of a client")) }
-    }
-
-    /// Sets those of the properties that are a client's; others, such as a producer's, are left alone.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for a value that the property can't have.
-    pub fn properties<K: AsRef<str>, V: AsRef<str>>(
-        mut self,
-        properties: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<Self, Error> {
-        for (key, value) in properties {
-            self.property(key.as_ref(), value.as_ref())?;
-        }
-        Ok(self)
-    }
+    set_by_name!("client", "a producer's");
 
     /// Sets one property by Kafka's name, if it is a client's; says whether it is.
     ///

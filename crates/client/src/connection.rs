@@ -4,6 +4,7 @@
 mod driver;
 mod frames;
 mod handshake;
+mod kept;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,6 +27,7 @@ use crate::config::ClientConfig;
 use crate::error::Error;
 use crate::transport::Transports;
 use driver::{Command, Driver};
+pub(crate) use kept::KeptConnection;
 
 /// Requests that may wait for the task to take them; further ones make their senders wait.
 const QUEUE: usize = 64;

@@ -32,6 +32,35 @@ pub(crate) fn boolean(key: &str, text: &str) -> Result<bool, Error> {
     }
 }
 
+/// The setters of a builder that take properties by Kafka's names, over its method `property`.
+macro_rules! set_by_name {
+    ($what:literal, $others:literal) => {
+        /// Sets one property by Kafka's name.
+        ///
+        /// # Errors
+        #[doc = concat!("[`Error::Config`] for a value that the property can't have, and for one that is not a ", $what, "'s.")]
+        pub fn set(mut self, key: &str, value: &str) -> Result<Self, Error> {
+            let known = self.property(key, value)?;
+            if known { Ok(self) } else { Err(Error::config(key, concat!("is no setting of a ", $what))) }
+        }
+
+        #[doc = concat!("Sets those of the properties that are a ", $what, "'s; others, such as ", $others, ", are left alone.")]
+        ///
+        /// # Errors
+        /// [`Error::Config`] for a value that the property can't have.
+        pub fn properties<K: AsRef<str>, V: AsRef<str>>(
+            mut self,
+            properties: impl IntoIterator<Item = (K, V)>,
+        ) -> Result<Self, Error> {
+            for (key, value) in properties {
+                self.property(key.as_ref(), value.as_ref())?;
+            }
+            Ok(self)
+        }
+    };
+}
+pub(crate) use set_by_name;
+
 #[cfg(test)]
 mod tests {
     use super::*;

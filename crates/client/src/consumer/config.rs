@@ -7,7 +7,7 @@ use super::group::GroupConfig;
 use super::partitions::Reset;
 use crate::client::Client;
 use crate::error::Error;
-use crate::settings::{boolean, millis, number};
+use crate::settings::{boolean, millis, number, set_by_name};
 
 /// Where a consumer begins in a partition that has no committed offset, or whose committed offset is not there any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,27 +175,7 @@ impl ConsumerBuilder {
         self
     }
 
-    /// Sets one property by Kafka's name.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for a value that the property can't have, and for a property that is not one of a consumer's.
-    pub fn set(mut self, key: &str, value: &str) -> Result<Self, Error> {
-        if self.property(key, value)? { Ok(self) } else { Err(Error::config(key, "is no setting of a consumer")) }
-    }
-
-    /// Sets those of the properties that are a consumer's; others, such as the client's, are left alone.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for a value that the property can't have.
-    pub fn properties<K: AsRef<str>, V: AsRef<str>>(
-        mut self,
-        properties: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<Self, Error> {
-        for (key, value) in properties {
-            self.property(key.as_ref(), value.as_ref())?;
-        }
-        Ok(self)
-    }
+    set_by_name!("consumer", "the client's");
 
     /// The consumer. It reads nothing before partitions are assigned.
     ///

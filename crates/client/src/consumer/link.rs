@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::session::Session;
 use crate::client::Client;
-use crate::connection::Connection;
+use crate::connection::{Connection, KeptConnection};
 use crate::connections::Connections;
 use crate::error::Error;
 
@@ -20,8 +20,7 @@ pub(super) type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 #[derive(Default)]
 pub(super) struct Link {
-    connection: Option<Connection>,
-    connecting: Option<Waiting<Result<Connection, Error>>>,
+    connection: KeptConnection,
     in_flight: Option<(Waiting<Result<Bytes, Error>>, i16)>,
     pub(super) session: Session,
     /// The broker wants no request before this, or there was no connection.
@@ -40,23 +39,21 @@ pub(super) enum Event {
 impl Link {
     /// Whether a fetch can be sent, or would be as soon as there is a connection.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        self.in_flight.is_none() && self.connecting.is_none() && self.not_before.is_none_or(|until| until <= now)
+        self.in_flight.is_none() && !self.connection.is_connecting() && self.not_before.is_none_or(|until| until <= now)
     }
 
     /// The connection, if it is open; if not, one begins to be made.
     pub(super) fn connection(&mut self, client: &Client, own: &Arc<Connections>, broker: i32) -> Option<Connection> {
-        let open = self.connection.clone().filter(|connection| !connection.is_closed());
-        if open.is_none() {
-            self.connection = None;
+        let connect = || {
             let (client, own) = (client.clone(), Arc::clone(own));
-            self.connecting = Some(Box::pin(async move { client.connection_of(&own, broker).await }));
-        }
-        open
+            async move { client.connection_of(&own, broker).await }
+        };
+        self.connection.get(connect).cloned()
     }
 
     /// The open connection.
     pub(super) fn open(&self) -> Option<&Connection> {
-        self.connection.as_ref().filter(|connection| !connection.is_closed())
+        self.connection.open()
     }
 
     pub(super) fn send(&mut self, answer: impl Future<Output = Result<Bytes, Error>> + Send + 'static, version: i16) {
@@ -65,17 +62,8 @@ impl Link {
 
     /// The next thing that happened.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        if let Some(connecting) = &mut self.connecting
-            && let Poll::Ready(connected) = connecting.as_mut().poll(cx)
-        {
-            self.connecting = None;
-            return Poll::Ready(match connected {
-                Ok(connection) => {
-                    self.connection = Some(connection);
-                    Event::Connected
-                }
-                Err(error) => Event::NotConnected(error),
-            });
+        if let Poll::Ready(connected) = self.connection.poll(cx) {
+            return Poll::Ready(connected.map_or_else(Event::NotConnected, |()| Event::Connected));
         }
         if let Some((answer, version)) = &mut self.in_flight
             && let Poll::Ready(answer) = answer.as_mut().poll(cx)

@@ -8,7 +8,7 @@ use milena_records::Compression;
 use super::Producer;
 use crate::client::Client;
 use crate::error::Error;
-use crate::settings::{boolean, millis, number};
+use crate::settings::{boolean, millis, number, set_by_name};
 
 /// Which answer a produced batch waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,27 +162,7 @@ impl ProducerBuilder {
         self
     }
 
-    /// Sets one property by Kafka's name.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for a value that the property can't have, and for a property that is not one of a producer's.
-    pub fn set(mut self, key: &str, value: &str) -> Result<Self, Error> {
-        if self.property(key, value)? { Ok(self) } else { Err(Error::config(key, "is no setting of a producer")) }
-    }
-
-    /// Sets those of the properties that are a producer's; others, such as the client's, are left alone.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for a value that the property can't have.
-    pub fn properties<K: AsRef<str>, V: AsRef<str>>(
-        mut self,
-        properties: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<Self, Error> {
-        for (key, value) in properties {
-            self.property(key.as_ref(), value.as_ref())?;
-        }
-        Ok(self)
-    }
+    set_by_name!("producer", "the client's");
 
     /// The producer. It needs to be inside a tokio runtime, where it starts its task.
     ///

@@ -10,24 +10,21 @@ use bytes::Bytes;
 
 use crate::call::Target;
 use crate::client::Client;
-use crate::connection::Connection;
+use crate::connection::{Connection, KeptConnection};
 use crate::error::Error;
 use crate::metadata::Topic;
 use crate::producer::batch::SealedBatch;
 
-type Waiting<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
-
 /// A request on its way.
 pub(super) struct InFlight {
-    answer: Waiting<Bytes>,
+    answer: Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send>>,
     pub(super) version: i16,
     pub(super) batches: Vec<(Arc<Topic>, SealedBatch)>,
 }
 
 #[derive(Default)]
 pub(super) struct Link {
-    connection: Option<Connection>,
-    connecting: Option<Waiting<Connection>>,
+    connection: KeptConnection,
     pub(super) in_flight: VecDeque<InFlight>,
 }
 
@@ -44,15 +41,10 @@ pub(super) enum Event {
 impl Link {
     /// The connection, if it is open; if not, one begins to be made.
     pub(super) fn connection(&mut self, client: &Client, broker: i32) -> Option<&Connection> {
-        let open = self.connection.as_ref().is_some_and(|connection| !connection.is_closed());
-        if !open {
-            self.connection = None;
-            if self.connecting.is_none() {
-                let client = client.clone();
-                self.connecting = Some(Box::pin(async move { client.connection(Target::Broker(broker)).await }));
-            }
-        }
-        self.connection.as_ref()
+        self.connection.get(|| {
+            let client = client.clone();
+            async move { client.connection(Target::Broker(broker)).await }
+        })
     }
 
     /// Sends a request. Its place among others is certain once it was polled.
@@ -67,17 +59,8 @@ impl Link {
 
     /// The next thing that happened.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
-        if let Some(connecting) = &mut self.connecting
-            && let Poll::Ready(connected) = connecting.as_mut().poll(cx)
-        {
-            self.connecting = None;
-            return Poll::Ready(match connected {
-                Ok(connection) => {
-                    self.connection = Some(connection);
-                    Event::Connected
-                }
-                Err(error) => Event::NotConnected(error),
-            });
+        if let Poll::Ready(connected) = self.connection.poll(cx) {
+            return Poll::Ready(connected.map_or_else(Event::NotConnected, |()| Event::Connected));
         }
         // In their order: so they are handed to the connection, and so they are answered.
         for place in 0..self.in_flight.len() {
