@@ -5,6 +5,7 @@ mod driver;
 mod frames;
 mod handshake;
 mod kept;
+mod throttle;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,7 +14,7 @@ use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use milena_protocol::framing::decode_response_header;
 use milena_protocol::{ApiKey, Message, Request, Writer, api_info};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 use crate::config::ClientConfig;
@@ -28,6 +30,7 @@ use crate::error::Error;
 use crate::transport::Transports;
 use driver::{Command, Driver};
 pub(crate) use kept::KeptConnection;
+pub(crate) use throttle::Throttle;
 
 /// Requests that may wait for the task to take them; further ones make their senders wait.
 const QUEUE: usize = 64;
@@ -91,6 +94,7 @@ struct Shared {
     versions: ApiVersions,
     correlation: AtomicI32,
     commands: mpsc::Sender<Command>,
+    throttle: Throttle,
 }
 
 impl Connection {
@@ -116,7 +120,14 @@ impl Connection {
         let span = tracing::debug_span!("connection", address = &*address);
         let task = tokio::spawn(driver.run().instrument(span));
         let client_id = config.client_id.clone();
-        let shared = Shared { address, client_id, versions, correlation: AtomicI32::new(0), commands };
+        let shared = Shared {
+            address,
+            client_id,
+            versions,
+            correlation: AtomicI32::new(0),
+            commands,
+            throttle: Throttle::default(),
+        };
         Ok((Self(Arc::new(shared)), task))
     }
 
@@ -141,17 +152,26 @@ impl Connection {
         self.0.commands.is_closed()
     }
 
-    /// Sends a request in the version given; what is returned waits for the answer, which may take so long.
+    /// Sends a request in the version given; what is returned waits for the answer, which may take so long. While the broker
+    /// wants to hear nothing, it is not sent.
     ///
     /// # Errors
     /// When the version can't hold the request, or the connection has ended.
     pub async fn send<R: Request>(&self, request: &R, version: i16, timeout: Duration) -> Result<Pending<R>, Error> {
+        while let Some(until) = self.0.throttle.until(Instant::now()) {
+            sleep_until(until).await;
+        }
         let mut writer = Writer::new();
         let correlation = self.correlation();
         request.encode_request(&mut writer, correlation, Some(&self.0.client_id), version)?;
         let frame = Frame { bytes: writer.into_bytes(), gaps: Vec::new() };
         let answer = self.send_frame(frame, correlation, timeout, true).await?;
         Ok(Pending { answer, version, request: PhantomData })
+    }
+
+    /// Until when the broker wants to hear nothing; those who send frames look at it.
+    pub(crate) fn throttle(&self) -> &Throttle {
+        &self.0.throttle
     }
 
     /// A number for the next request.
@@ -211,7 +231,9 @@ impl<R: Request> Future for Pending<R> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let version = self.version;
-        Pin::new(&mut self.answer).poll(cx).map(|frame| Ok(Reply { frame: frame?, version, request: PhantomData }))
+        let frame = ready!(Pin::new(&mut self.answer).poll(cx))?;
+        let throttle = self.answer.connection.throttle().clone();
+        Poll::Ready(Ok(Reply { frame, version, throttle, request: PhantomData }))
     }
 }
 
@@ -220,6 +242,7 @@ impl<R: Request> Future for Pending<R> {
 pub struct Reply<R> {
     frame: Bytes,
     version: i16,
+    throttle: Throttle,
     request: PhantomData<fn() -> R>,
 }
 
@@ -234,12 +257,15 @@ impl<R: Request> Reply<R> {
         &self.frame
     }
 
-    /// The response; it borrows from the bytes that came.
+    /// The response; it borrows from the bytes that came. If it says that the broker wants to hear nothing for a while,
+    /// further requests on its connection wait.
     ///
     /// # Errors
     /// [`Error::Malformed`].
     pub fn decode(&self) -> Result<R::Response<'_>, Error> {
-        decode::<R>(&self.frame, self.version)
+        let response = decode::<R>(&self.frame, self.version)?;
+        self.throttle.note(&response);
+        Ok(response)
     }
 }
 

@@ -81,6 +81,8 @@ fn default(s: &Struct) -> String {
 }
 
 fn message_impl(message: &Message) -> String {
+    let throttles = message.root().fields.iter().any(|field| field.name == "ThrottleTimeMs");
+    let throttle = if throttles { "fn throttle_time_ms(&self) -> i32 { self.throttle_time_ms }\n" } else { "" };
     format!(
         "impl<'a> Message<'a> for {} {{
 const NAME: &'static str = \"{}\";
@@ -90,7 +92,7 @@ const MAX_VERSION: i16 = {};
 const FLEXIBLE_FROM: i16 = {};
 fn decode(r: &mut Reader<'a>, version: i16) -> Result<Self, DecodeError> {{ crate::message::decode(r, version) }}
 fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError> {{ crate::message::encode(self, w, version) }}
-}}
+{throttle}}}
 ",
         types::struct_name(message.root()),
         message.name,

@@ -32,6 +32,11 @@ pub trait Message<'a>: Sized {
     /// [`EncodeError::UnsupportedVersion`] when the version does not exist, anything else when the version cannot hold
     /// the message.
     fn encode(&self, w: &mut Writer, version: i16) -> Result<(), EncodeError>;
+
+    /// How long the broker wants to hear nothing more from the client, milliseconds; 0 where a message can't say that.
+    fn throttle_time_ms(&self) -> i32 {
+        0
+    }
 }
 
 /// A generated struct, nested ones too; the version is one which the message has.

@@ -52,8 +52,17 @@ include!(concat!(env!("OUT_DIR"), "/request.rs"));
 #[cfg(test)]
 mod tests {
     use super::Request;
-    use crate::messages::{ApiVersionsRequest, MetadataRequest};
+    use crate::messages::{ApiVersionsRequest, MetadataRequest, ProduceResponse, SaslHandshakeResponse};
     use crate::{ApiKey, Message};
+
+    #[test]
+    fn responses_know_how_long_the_broker_wants_to_hear_nothing() {
+        fn of<'a>(message: &impl Message<'a>) -> i32 {
+            message.throttle_time_ms()
+        }
+        assert_eq!(of(&ProduceResponse { throttle_time_ms: 7, ..Default::default() }), 7);
+        assert_eq!(of(&SaslHandshakeResponse::default()), 0);
+    }
 
     fn answer<R: Request>() -> (&'static str, ApiKey) {
         (<R::Response<'_> as Message<'_>>::NAME, R::KEY)

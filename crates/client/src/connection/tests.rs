@@ -7,7 +7,7 @@ use milena_protocol::messages::api_versions_response::ApiVersion;
 use milena_protocol::messages::{ApiVersionsResponse, ListGroupsRequest, ListGroupsResponse, MetadataResponse};
 use milena_protocol::{ApiKey, ErrorCode};
 use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::test_peer::{Came, Peer, client};
 use crate::{Client, Error, Target};
@@ -50,6 +50,23 @@ async fn requests_do_not_wait_for_one_another_and_answers_find_who_asked() {
     };
     let (first, second, ()) = tokio::join!(ask(&client), ask(&client), serve);
     assert_eq!((first.unwrap(), second.unwrap()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_wants_to_hear_nothing_for_a_while_is_left_alone() {
+    let (client, [mut peer]) = client(|builder| builder);
+    let serve = async {
+        peer.greet().await;
+        let came = peer.next().await;
+        peer.groups(&came, 5000).await;
+        let answered = Instant::now();
+        let came = peer.next().await;
+        let waited = answered.elapsed();
+        peer.groups(&came, 0).await;
+        waited
+    };
+    let (_, waited) = tokio::join!(async { (ask(&client).await.unwrap(), ask(&client).await.unwrap()) }, serve);
+    assert!(waited >= Duration::from_secs(5), "{waited:?}");
 }
 
 #[tokio::test]

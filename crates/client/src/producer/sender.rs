@@ -126,7 +126,8 @@ impl Sender {
             if self.is_over() {
                 return;
             }
-            let dues = [look_at, self.not_before.filter(|at| *at > now), self.next_retry(now)];
+            let throttled = self.links.values().filter_map(|link| link.throttled(now)).min();
+            let dues = [look_at, self.not_before.filter(|at| *at > now), self.next_retry(now), throttled];
             let until = dues.into_iter().flatten().fold(self.expires_at, Instant::min);
             self.accumulator.sender_waits(until);
             self.wait(until).await;
@@ -278,7 +279,10 @@ impl Sender {
         if link.in_flight.len() >= self.config.max_in_flight {
             return None;
         }
-        link.connection(&self.client, broker)?;
+        let connection = link.connection(&self.client, broker)?;
+        if connection.throttle().until(round.now).is_some() {
+            return None;
+        }
         let sum = round.sizes.entry(broker).or_default();
         if *sum > 0 && *sum + size > self.config.max_request_size {
             return None;
@@ -351,8 +355,9 @@ impl Sender {
         match frame {
             Ok((version, frame)) => {
                 let answered = self.config.acks.code() != 0;
+                let throttle = connection.throttle().clone();
                 let answer = async move { connection.send_frame(frame, correlation, timeout, answered).await?.await };
-                link.send(answer, version, batches);
+                link.send(answer, version, batches, throttle);
             }
             Err(error) => self.not_sent(batches, &error),
         }

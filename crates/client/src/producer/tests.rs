@@ -21,6 +21,7 @@ use milena_protocol::{ApiKey, ErrorCode, Structs, Uuid, apis};
 use milena_records::{Batch, Decompressor};
 use parking_lot::Mutex;
 use tokio::io::duplex;
+use tokio::time::Instant;
 
 use crate::config::ClientConfig;
 use crate::test_peer::{Came, Peer, quick};
@@ -105,6 +106,9 @@ struct State {
     coordinator: Option<transactions::Coordinator>,
     /// Now and then, a batch is refused for good.
     harsh: bool,
+    /// What answers to Produce say, and when the requests came.
+    throttle_time_ms: i32,
+    came: Vec<Instant>,
 }
 
 impl State {
@@ -141,6 +145,8 @@ impl FakeBroker {
             limit,
             coordinator: None,
             harsh: false,
+            throttle_time_ms: 0,
+            came: Vec::new(),
         };
         Self(Arc::new(Mutex::new(state)))
     }
@@ -206,6 +212,8 @@ impl FakeBroker {
         let request: ProduceRequest<'_> = came.body();
         let mut state = self.0.lock();
         let limit = state.limit;
+        state.came.push(Instant::now());
+        let throttle_time_ms = state.throttle_time_ms;
         let topic = &request.topic_data[0];
         let partition_responses = topic.partition_data.iter().map(|partition| {
             let batch = Batch::parse(partition.records.as_ref().unwrap().bytes()).unwrap();
@@ -229,7 +237,7 @@ impl FakeBroker {
         });
         let partition_responses = partition_responses.collect();
         let answer = TopicProduceResponse { name: TOPIC.into(), topic_id: topic.topic_id, partition_responses };
-        ProduceResponse { responses: vec![answer], ..Default::default() }
+        ProduceResponse { responses: vec![answer], throttle_time_ms, ..Default::default() }
     }
 }
 
@@ -337,7 +345,7 @@ async fn a_record_that_can_not_be_delivered_fails_in_time_and_others_go_on() {
     let broker = FakeBroker::new(1, 100, usize::MAX);
     let patient = client(&broker).producer().delivery_timeout(Duration::from_secs(40));
     let producer = patient.build().unwrap();
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     let lost = producer.send(&Record::to(TOPIC).partition(0).value("1")).await.unwrap();
     assert!(matches!(lost.await, Err(crate::Error::Timeout { .. })));
     assert!(begun.elapsed() < Duration::from_secs(41));
@@ -365,4 +373,16 @@ async fn records_go_out_while_their_sender_has_no_pause() {
         producer.send(&Record::to(TOPIC).partition(0).value("1")).await.unwrap();
     }
     assert!(!broker.values(0).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_wants_to_hear_nothing_for_a_while_gets_no_batches() {
+    let broker = FakeBroker::new(1, 0, usize::MAX);
+    broker.0.lock().throttle_time_ms = 3000;
+    let producer = client(&broker).producer().build().unwrap();
+    for value in ["1", "2", "3"] {
+        producer.send(&Record::to(TOPIC).partition(0).value(value)).await.unwrap().await.unwrap();
+    }
+    let came = broker.0.lock().came.clone();
+    assert!(came.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(3)), "{came:?}");
 }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::call::Target;
 use crate::client::Client;
-use crate::connection::{Connection, KeptConnection};
+use crate::connection::{Connection, KeptConnection, Throttle};
 use crate::error::Error;
 use crate::metadata::Topic;
 use crate::producer::batch::SealedBatch;
@@ -20,6 +21,8 @@ pub(super) struct InFlight {
     answer: Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send>>,
     pub(super) version: i16,
     pub(super) batches: Vec<(Arc<Topic>, SealedBatch)>,
+    /// Of the connection that it is sent on.
+    pub(super) throttle: Throttle,
 }
 
 #[derive(Default)]
@@ -53,8 +56,14 @@ impl Link {
         answer: impl Future<Output = Result<Bytes, Error>> + Send + 'static,
         version: i16,
         batches: Vec<(Arc<Topic>, SealedBatch)>,
+        throttle: Throttle,
     ) {
-        self.in_flight.push_back(InFlight { answer: Box::pin(answer), version, batches });
+        self.in_flight.push_back(InFlight { answer: Box::pin(answer), version, batches, throttle });
+    }
+
+    /// Until when the broker wants to hear nothing.
+    pub(super) fn throttled(&self, now: Instant) -> Option<Instant> {
+        self.connection.open()?.throttle().until(now)
     }
 
     /// The next thing that happened.

@@ -20,7 +20,7 @@ use crate::producer::delivery::Outcome;
 impl Sender {
     /// A request has its answer, or never will.
     pub(super) fn answered(&mut self, request: InFlight, answer: Result<Bytes, Error>) {
-        let InFlight { version, batches, .. } = request;
+        let InFlight { version, batches, throttle, .. } = request;
         let frame = match answer {
             Ok(frame) => frame,
             Err(error) => return self.unanswered(batches, &error),
@@ -34,7 +34,7 @@ impl Sender {
         }
         let places: HashMap<&str, usize> = batches.iter().map(|(topic, batch)| (&*topic.name, batch.key.0)).collect();
         let ids: HashMap<Uuid, usize> = batches.iter().map(|(topic, batch)| (topic.id, batch.key.0)).collect();
-        let answers = request::answers(&frame, version, |name, id| {
+        let answers = request::answers(&frame, version, &throttle, |name, id| {
             if name.is_empty() { ids.get(&id).copied() } else { places.get(name).copied() }
         });
         match answers {
