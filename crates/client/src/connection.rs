@@ -27,6 +27,7 @@ use tracing::Instrument;
 
 use crate::config::ClientConfig;
 use crate::error::Error;
+use crate::metrics::ConnectionMetrics;
 use crate::transport::Transports;
 use driver::{Command, Driver};
 pub(crate) use kept::KeptConnection;
@@ -116,18 +117,13 @@ impl Connection {
             .unwrap_or_else(|_| Err(Error::connect(&address, std::io::Error::from(std::io::ErrorKind::TimedOut))))?;
         tracing::debug!(%address, "connected");
         let (commands, queue) = mpsc::channel(QUEUE);
-        let driver = Driver::new(stream, Arc::clone(&address), queue, config);
+        let metrics = ConnectionMetrics::new(&config.client_id);
+        let throttle = Throttle::new(metrics.throttle_time_ms.clone());
+        let driver = Driver::new(stream, Arc::clone(&address), queue, config, metrics);
         let span = tracing::debug_span!("connection", address = &*address);
         let task = tokio::spawn(driver.run().instrument(span));
         let client_id = config.client_id.clone();
-        let shared = Shared {
-            address,
-            client_id,
-            versions,
-            correlation: AtomicI32::new(0),
-            commands,
-            throttle: Throttle::default(),
-        };
+        let shared = Shared { address, client_id, versions, correlation: AtomicI32::new(0), commands, throttle };
         Ok((Self(Arc::new(shared)), task))
     }
 

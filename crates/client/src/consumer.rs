@@ -219,13 +219,7 @@ impl Consumer {
     /// How many offsets there are from the next record to be received to the end, as the last fetch knew it; `None` before that.
     /// The end is that of committed records where only those are read.
     pub fn lag(&self, partition: &TopicPartition) -> Option<i64> {
-        let partition = self.fetcher.partitions.get(self.fetcher.partitions.slot(partition)?);
-        let ends = partition.ends.filter(|_| partition.is_positioned())?;
-        let end = match self.config.isolation {
-            IsolationLevel::ReadCommitted => ends.last_stable,
-            IsolationLevel::ReadUncommitted => ends.high_watermark,
-        };
-        Some((end - partition.position.offset).max(0))
+        self.fetcher.lag(self.fetcher.partitions.slot(partition)?)
     }
 
     fn slot(&self, partition: &TopicPartition) -> Result<Slot, Error> {

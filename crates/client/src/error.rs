@@ -87,6 +87,14 @@ pub enum Error {
         /// Kafka's name of the setting.
         key: &'static str,
     },
+    /// A partitioner has chosen a partition that the topic does not have.
+    #[error("the partitioner chose partition {partition} of {of}")]
+    NoSuchPartition {
+        /// What it chose.
+        partition: i32,
+        /// How many partitions there are.
+        of: usize,
+    },
     /// A batch can't be written.
     #[error("the batch can't be written: {0}")]
     Batch(#[from] BuildError),

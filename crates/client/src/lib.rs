@@ -23,6 +23,17 @@
 //! # }
 //! ```
 //!
+//! What happens is told to `tracing`, in spans of connections, calls, producers and members, and counted by way of the crate
+//! `metrics`: a program that installs a recorder before it builds a client, such as an exporter for Prometheus, sees these, with
+//! the label `client_id`. They are Kafka's with `kafka_` and the group in front; times are in milliseconds, and those of throttling
+//! are of answers that asked for it.
+//!
+//! | counters, gauges and histograms | begin with |
+//! |---|---|
+//! | `connection_creation_total`, `connection_close_total`, `request_total`, `response_total`, `outgoing_byte_total`, `incoming_byte_total`, `request_latency_ms`, `throttle_time_ms` | `kafka_client_` |
+//! | `record_send_total`, `record_retry_total`, `record_error_total`, `batch_split_total`, `buffer_exhausted_total`, `buffer_available_bytes`, `batch_size`, `records_per_request`, `compression_rate`, `record_queue_time_ms`, `produce_throttle_time_ms` | `kafka_producer_` |
+//! | `records_consumed_total`, `bytes_consumed_total`, `fetch_total`, `fetch_size`, `fetch_throttle_time_ms`, and `records_lag` with the labels `topic` and `partition` too | `kafka_consumer_` |
+//!
 //! Settings have Kafka's names and defaults; see [`ClientBuilder`]. Errors are one type, [`Error`], which knows whether
 //! trying again can help. Every future may be dropped at any time: what was not sent by then is not sent.
 
@@ -37,6 +48,7 @@ mod consumer;
 mod coordinators;
 mod error;
 mod metadata;
+mod metrics;
 mod producer;
 mod settings;
 #[cfg(test)]
@@ -59,6 +71,7 @@ pub use metadata::{Broker, Metadata, Partition, Topic};
 pub use milena_protocol as protocol;
 pub use milena_records::{Compression, Headers, TimestampType};
 pub use producer::{
-    Acks, Delivery, GroupMetadata, Header, Producer, ProducerBuilder, Record, RecordMetadata, Transaction,
+    Acks, Delivery, GroupMetadata, Header, Partitioner, Producer, ProducerBuilder, Record, RecordMetadata, RoundRobin,
+    Transaction, partition_of_key,
 };
 pub use topic_partition::TopicPartition;

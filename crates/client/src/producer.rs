@@ -18,6 +18,7 @@ mod transaction;
 
 pub use config::{Acks, ProducerBuilder};
 pub use delivery::Delivery;
+pub use partitioner::{Partitioner, RoundRobin, partition_of_key};
 pub use record::{Header, Record, RecordMetadata};
 pub use transaction::{GroupMetadata, Transaction};
 
@@ -32,6 +33,7 @@ use tracing::Instrument;
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::metrics::ProducerMetrics;
 use accumulator::{Accumulator, Refusal};
 use config::ProducerConfig;
 use sender::Sender;
@@ -82,7 +84,8 @@ impl Drop for Handle {
 impl Producer {
     fn start(client: Client, config: ProducerConfig) -> Self {
         let config = Arc::new(config);
-        let accumulator = Arc::new(Accumulator::new(Arc::clone(&config)));
+        let metrics = ProducerMetrics::new(&client.config().client_id);
+        let accumulator = Arc::new(Accumulator::new(Arc::clone(&config), metrics));
         let transactions = config.transactional_id.as_ref().map(|_| Arc::new(Transactions::new()));
         let sender = Sender::new(client.clone(), Arc::clone(&config), Arc::clone(&accumulator), transactions.clone());
         let span = tracing::debug_span!("producer", transactional_id = config.transactional_id.as_deref());
@@ -170,6 +173,7 @@ impl Producer {
                     if timeout_at(until, room).await.is_ok() {
                         continue;
                     }
+                    self.0.accumulator.metrics.buffer_exhausted_total.increment(1);
                     "room in buffer.memory".to_owned()
                 }
                 Err(Refusal::Unknown) => {

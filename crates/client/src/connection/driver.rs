@@ -18,6 +18,7 @@ use super::Frame;
 use super::frames::Frames;
 use crate::config::ClientConfig;
 use crate::error::Error;
+use crate::metrics::{ConnectionMetrics, Open, ms};
 use crate::transport::Transport;
 
 /// Requests on their way at once; further ones wait in the queue.
@@ -73,6 +74,7 @@ pub(super) struct Driver {
     unwritten_bytes: usize,
     in_flight: VecDeque<InFlight>,
     frames: Frames,
+    metrics: Open,
     max_idle: Duration,
     last_use: Instant,
     /// Goes off no later than anything is due.
@@ -85,6 +87,7 @@ impl Driver {
         address: Arc<str>,
         commands: mpsc::Receiver<Command>,
         config: &ClientConfig,
+        metrics: ConnectionMetrics,
     ) -> Self {
         Self {
             stream,
@@ -95,6 +98,7 @@ impl Driver {
             unwritten_bytes: 0,
             in_flight: VecDeque::new(),
             frames: Frames::new(config.max_response),
+            metrics: Open::new(metrics),
             max_idle: config.connections_max_idle,
             last_use: Instant::now(),
             timer: Box::pin(tokio::time::sleep(config.connections_max_idle)),
@@ -157,6 +161,7 @@ impl Driver {
             return;
         }
         let Command { frame, correlation, timeout, answered, reply } = command;
+        self.metrics.request_total.increment(1);
         self.last_use = Instant::now();
         let until = self.last_use + timeout;
         let written = if answered {
@@ -198,6 +203,7 @@ impl Driver {
     /// Forgets bytes that were written.
     fn written(&mut self, mut bytes: usize) {
         self.unwritten_bytes -= bytes;
+        self.metrics.outgoing_byte_total.increment(bytes as u64);
         while let Some(frame) = self.unwritten.front_mut() {
             while let Some(piece) = frame.pieces.front_mut() {
                 let taken = piece.len().min(bytes);
@@ -224,7 +230,10 @@ impl Driver {
             match read {
                 Poll::Pending => return Ok(came),
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Poll::Ready(bytes) => came |= bytes? > 0,
+                Poll::Ready(bytes) => {
+                    self.metrics.incoming_byte_total.increment(bytes? as u64);
+                    came = true;
+                }
             }
             while let Some(frame) = self.frames.next().map_err(io::Error::other)? {
                 self.answer(frame)?;
@@ -237,6 +246,8 @@ impl Driver {
         let request = self.in_flight.pop_front().filter(|request| Some(request.correlation) == correlation);
         let Some(request) = request else { return Err(io::Error::other("an answer to nothing that was asked")) };
         self.last_use = Instant::now();
+        self.metrics.response_total.increment(1);
+        self.metrics.request_latency_ms.record(ms(request.timeout - (request.until - self.last_use)));
         let _ = request.reply.send(Ok(frame));
         Ok(())
     }

@@ -13,11 +13,11 @@ use milena_protocol::{ApiKey, Request, Writer};
 use rustc_hash::FxHashMap;
 use tokio::time::{Instant, Sleep, timeout_at};
 
-use super::config::ConsumerConfig;
+use super::config::{ConsumerConfig, IsolationLevel};
 use super::group::{GroupProtocol, Identity};
 use super::link::{Event, Link, Waiting};
 use super::lookup::{self, Answer, Question};
-use super::partitions::{Item, Partitions, Position, Slot, State};
+use super::partitions::{Item, Partition, Partitions, Position, Slot, State};
 use super::range::Decoder;
 use super::records::ConsumerRecords;
 use super::session::Wanted;
@@ -26,6 +26,7 @@ use crate::connection::Frame;
 use crate::connections::Connections;
 use crate::error::Error;
 use crate::metadata::Topic;
+use crate::metrics::ConsumerMetrics;
 use crate::producer::GroupMetadata;
 
 /// Last version of Fetch with topic names.
@@ -54,6 +55,7 @@ pub(super) struct Fetcher {
     /// Bytes in the queue.
     queued: usize,
     decoder: Decoder,
+    pub(super) metrics: ConsumerMetrics,
     /// Partitions whose position has to be asked for, and the questions under way.
     unasked: Vec<Slot>,
     lookups: Vec<Waiting<Vec<Answer>>>,
@@ -73,6 +75,7 @@ impl Fetcher {
     pub(super) fn new(client: Client, config: Arc<ConsumerConfig>) -> Self {
         let decoder = Decoder::new(config.check_crcs, config.max_records, config.decompressed_bytes);
         let max_age = client.config().metadata_max_age;
+        let metrics = ConsumerMetrics::new(&client.config().client_id);
         Self {
             connections: Arc::new(client.own_connections()),
             client,
@@ -83,6 +86,7 @@ impl Fetcher {
             queue: VecDeque::new(),
             queued: 0,
             decoder,
+            metrics,
             unasked: Vec::new(),
             lookups: Vec::new(),
             stale: HashSet::new(),
@@ -161,9 +165,13 @@ impl Fetcher {
             };
             match range.next(partition.position.offset, &mut self.decoder) {
                 Ok(Some(portion)) => {
-                    self.queued -= before - range.len();
+                    let bytes = before - range.len();
+                    self.queued -= bytes;
                     let name = partition.name.clone();
                     self.partitions.advance(slot, portion.end);
+                    self.metrics.bytes_consumed_total.increment(bytes as u64);
+                    self.metrics.records_consumed_total.increment(portion.index.len() as u64);
+                    self.show_lag(slot);
                     if !portion.index.is_empty() {
                         return Some(Ok(self.decoder.finish(portion, name)));
                     }
@@ -176,6 +184,24 @@ impl Fetcher {
                 }
             }
         }
+    }
+
+    /// How far a partition's reader is from the end that the last fetch knew.
+    pub(super) fn lag(&self, slot: Slot) -> Option<i64> {
+        let partition = self.partitions.get(slot);
+        let ends = partition.ends.filter(|_| partition.is_positioned())?;
+        let end = match self.config.isolation {
+            IsolationLevel::ReadCommitted => ends.last_stable,
+            IsolationLevel::ReadUncommitted => ends.high_watermark,
+        };
+        Some((end - partition.position.offset).max(0))
+    }
+
+    fn show_lag(&mut self, slot: Slot) {
+        let Some(lag) = self.lag(slot) else { return };
+        let id = &self.client.config().client_id;
+        let Partition { name, lag: shown, .. } = self.partitions.note(slot);
+        shown.get_or_insert_with(|| crate::metrics::lag(id, name)).set(lag as f64);
     }
 
     fn pop(&mut self) -> Option<Item> {
@@ -283,7 +309,7 @@ impl Fetcher {
                 self.stale.insert(name);
                 continue;
             }
-            let of_topic = |(slot, partition): (Slot, &super::partitions::Partition)| {
+            let of_topic = |(slot, partition): (Slot, &Partition)| {
                 (partition.name.topic == name && partition.state != State::Halted).then_some(slot)
             };
             let slots: Vec<Slot> = self.partitions.assigned().filter_map(of_topic).collect();

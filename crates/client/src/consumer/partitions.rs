@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use metrics::Gauge;
 use milena_protocol::Uuid;
 use tokio::time::Instant;
 
@@ -96,6 +97,8 @@ pub(super) struct Partition {
     pub(super) failures: u32,
     pub(super) not_before: Option<Instant>,
     pub(super) ends: Option<LogEnds>,
+    /// Where the lag is shown.
+    pub(super) lag: Option<Gauge>,
     /// What came before it was paused, or while it is.
     pub(super) held: VecDeque<Item>,
     dirty: bool,
@@ -120,6 +123,7 @@ impl Partition {
             failures: 0,
             not_before: None,
             ends: None,
+            lag: None,
             held: VecDeque::new(),
             dirty: false,
         }

@@ -5,7 +5,6 @@ use milena_protocol::messages::FetchRequest;
 use milena_protocol::messages::fetch_response::PartitionData;
 use milena_protocol::{ErrorCode, Records};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 
 use super::config::IsolationLevel;
@@ -16,6 +15,7 @@ use super::range::Range;
 use crate::call::Target;
 use crate::connection::decode;
 use crate::error::Error;
+use crate::metrics::ms;
 
 /// What is said of the member that asks rather than of what it asks for.
 const OF_MEMBERS: [ErrorCode; 3] =
@@ -62,8 +62,13 @@ impl Fetcher {
             Err(error) => return self.lost(broker, &error, now),
         };
         let Some(link) = self.links.get_mut(&broker) else { return };
-        let throttled = u64::try_from(response.throttle_time_ms).unwrap_or(0);
-        link.not_before = (throttled > 0).then(|| now + Duration::from_millis(throttled));
+        self.metrics.fetch_total.increment(1);
+        self.metrics.fetch_size.record(frame.len() as f64);
+        let throttled = link.open().and_then(|connection| connection.throttle().note(&response));
+        link.not_before = throttled.map(|wait| now + wait);
+        if let Some(wait) = throttled {
+            self.metrics.fetch_throttle_time_ms.record(ms(wait));
+        }
         if let Err(code) = link.session.answered(&response) {
             return self.session_lost(broker, code, now);
         }

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::{Consumer, OffsetReset, SeekTo};
 use crate::admin::CommittedOffset;
 use crate::error::Error;
+use crate::metrics::seen::Seen;
 use crate::topic_partition::TopicPartition;
 use fake::{Fake, TOPIC};
 
@@ -97,6 +98,36 @@ async fn nothing_more_is_fetched_while_enough_waits_to_be_received() {
     consumer.recv().await.unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(fake.0.lock().fetches.len() <= 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_wants_to_hear_nothing_for_a_while_is_not_fetched_from() {
+    let fake = Fake::new(1, 0, 1, 100);
+    fake.0.lock().throttle_time_ms = 3000;
+    let mut consumer = consumer(&fake);
+    let total = fake.0.lock().logs[0].end() as usize;
+    offsets(&mut consumer, total).await;
+    let at = fake.0.lock().fetched_at.clone();
+    assert!(at.len() > 2 && at.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(3)), "{at:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_consumer_does_is_counted() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let fake = Fake::new(1, 0, 1, 100);
+    fake.0.lock().throttle_time_ms = 20;
+    let mut consumer = consumer(&fake);
+    let total = fake.0.lock().logs[0].end();
+    offsets(&mut consumer, total as usize).await;
+    assert_eq!(seen.sum("kafka_consumer_records_consumed_total"), total as f64);
+    let bytes = fake.0.lock().logs[0].batches.iter().map(Vec::len).sum::<usize>() as f64;
+    assert_eq!(seen.sum("kafka_consumer_bytes_consumed_total"), bytes);
+    let fetches = seen.sum("kafka_consumer_fetch_total") as usize;
+    assert_eq!(seen.values("kafka_consumer_fetch_size").len(), fetches);
+    assert_eq!(seen.values("kafka_consumer_fetch_throttle_time_ms"), vec![20.0; fetches]);
+    let lag = seen.values("kafka_consumer_records_lag");
+    assert!(lag.is_sorted_by(|before, after| before > after) && lag.last() == Some(&0.0), "{lag:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use super::partitioner::{self, Sticky};
 use super::record::Record;
 use crate::error::Error;
 use crate::metadata::Topic;
+use crate::metrics::ProducerMetrics;
 
 /// A topic of the accumulator, by its place, and a partition of it.
 pub(super) type Key = (usize, i32);
@@ -52,6 +53,7 @@ pub(super) struct OpenBatch {
 pub(super) struct Accumulator {
     config: Arc<ProducerConfig>,
     template: BatchBuilder,
+    pub(super) metrics: ProducerMetrics,
     state: Mutex<State>,
     /// The sender has something to do.
     pub(super) work: Notify,
@@ -103,11 +105,11 @@ pub(super) struct Ready {
 }
 
 impl Accumulator {
-    pub(super) fn new(config: Arc<ProducerConfig>) -> Self {
+    pub(super) fn new(config: Arc<ProducerConfig>, metrics: ProducerMetrics) -> Self {
         let template = BatchBuilder::new()
             .compression(config.compression, config.level)
             .transactional(config.transactional_id.is_some());
-        Self { config, template, state: Mutex::default(), work: Notify::new(), room: Notify::new() }
+        Self { config, template, metrics, state: Mutex::default(), work: Notify::new(), room: Notify::new() }
     }
 
     /// Writes a record into its batch.
@@ -173,8 +175,14 @@ impl Accumulator {
             let exists = usize::try_from(partition).is_ok_and(|partition| partition < count);
             return if exists { Ok((partition, false)) } else { Err(Refusal::Unknown) };
         }
-        if let Some(key) = record.key.filter(|_| !self.config.ignore_keys) {
-            return Ok((partitioner::of_key(key, count), false));
+        if let Some(partitioner) = &self.config.partitioner {
+            if let Some(partition) = partitioner.partition(&topic.topic, record.key, record.value) {
+                let exists = usize::try_from(partition).is_ok_and(|partition| partition < count);
+                let no_such = || Error::NoSuchPartition { partition, of: count };
+                return if exists { Ok((partition, false)) } else { Err(Refusal::Failed(no_such())) };
+            }
+        } else if let Some(key) = record.key.filter(|_| !self.config.ignore_keys) {
+            return Ok((partitioner::partition_of_key(key, count), false));
         }
         let TopicState { topic, queues, sticky, .. } = topic;
         let led = topic.partitions.iter().zip(&*queues).filter(|(partition, _)| partition.leader.is_some());
@@ -286,6 +294,7 @@ impl Accumulator {
             state.active.rotate_left(1 + fastrand::usize(..middle));
         }
         state.sender_looks_at = None;
+        self.show_room(state);
         ready
     }
 
@@ -325,11 +334,16 @@ impl Accumulator {
         let mut state = self.state.lock();
         state.unfinished.remove(&number);
         state.used -= memory;
+        self.show_room(&state);
         let waited_for = std::mem::take(&mut state.starved);
         drop(state);
         if waited_for {
             self.room.notify_waiters();
         }
+    }
+
+    fn show_room(&self, state: &State) {
+        self.metrics.buffer_available_bytes.set(self.config.buffer_memory.saturating_sub(state.used) as f64);
     }
 
     /// Ends batches that were begun before `oldest` and not yet taken.

@@ -1,11 +1,13 @@
 //! The settings of a producer.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use milena_records::Compression;
 
 use super::Producer;
+use super::partitioner::{Partitioner, RoundRobin};
 use crate::client::Client;
 use crate::error::Error;
 use crate::settings::{boolean, millis, number, set_by_name};
@@ -47,6 +49,7 @@ pub(super) struct ProducerConfig {
     pub(super) delivery_timeout: Duration,
     pub(super) max_in_flight: usize,
     pub(super) ignore_keys: bool,
+    pub(super) partitioner: Option<Arc<dyn Partitioner>>,
     pub(super) adaptive: bool,
     pub(super) transactional_id: Option<String>,
     pub(super) transaction_timeout: Duration,
@@ -69,6 +72,7 @@ pub(super) struct ProducerConfig {
 /// | `retries` | 2147483647 | how often a batch is tried again, within the next |
 /// | `delivery.timeout.ms` | 120000 | how long a record may take until its fate is known |
 /// | `max.in.flight.requests.per.connection` | 5 | requests that wait for answers of one broker |
+/// | `partitioner.class` | | `RoundRobinPartitioner`, with or without its package, or as [`partitioner`](Self::partitioner) says; without it keys decide |
 /// | `partitioner.ignore.keys` | `false` | whether keys have no say in the partition |
 /// | `partitioner.adaptive.partitioning.enable` | `true` | whether partitions that are behind get fewer records |
 /// | `transactional.id` | | makes the producer transactional |
@@ -99,6 +103,7 @@ impl ProducerBuilder {
             delivery_timeout: ms(120_000),
             max_in_flight: 5,
             ignore_keys: false,
+            partitioner: None,
             adaptive: true,
             transactional_id: None,
             transaction_timeout: ms(60_000),
@@ -152,6 +157,13 @@ impl ProducerBuilder {
     #[must_use]
     pub fn max_block(mut self, time: Duration) -> Self {
         self.config.max_block = time;
+        self
+    }
+
+    /// Who chooses the partitions of records that name none, instead of their keys and the producer.
+    #[must_use]
+    pub fn partitioner(mut self, partitioner: impl Partitioner + 'static) -> Self {
+        self.config.partitioner = Some(Arc::new(partitioner));
         self
     }
 
@@ -236,6 +248,7 @@ impl ProducerBuilder {
             "retries" => config.retries = number(key, value, 0..=i32::MAX.unsigned_abs())?,
             "delivery.timeout.ms" => config.delivery_timeout = millis(key, value)?,
             "max.in.flight.requests.per.connection" => config.max_in_flight = size(1)?,
+            "partitioner.class" => config.partitioner = partitioner(key, value)?,
             "partitioner.ignore.keys" => config.ignore_keys = boolean(key, value)?,
             "partitioner.adaptive.partitioning.enable" => config.adaptive = boolean(key, value)?,
             "transactional.id" => config.transactional_id = Some(value.to_owned()),
@@ -250,6 +263,14 @@ impl ProducerBuilder {
         let level = number(key, value, codec.levels())?;
         self.levels[codec.id().unsigned_abs() as usize] = Some(level);
         Ok(())
+    }
+}
+
+fn partitioner(key: &str, value: &str) -> Result<Option<Arc<dyn Partitioner>>, Error> {
+    match value.trim().rsplit('.').next() {
+        Some("") => Ok(None),
+        Some("RoundRobinPartitioner") => Ok(Some(Arc::new(RoundRobin::default()))),
+        _ => Err(Error::config(key, format!("`{value}` is not RoundRobinPartitioner"))),
     }
 }
 

@@ -1,5 +1,59 @@
 //! Which partition a record goes to: by the hash of its key, or, without one, to one partition for about a batch's bytes and
-//! then to another, less often to those that are behind (KIP-794).
+//! then to another, less often to those that are behind (KIP-794). Or as a [`Partitioner`] says.
+
+use std::fmt::Debug;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::metadata::Topic;
+
+/// Chooses the partitions of records that name none. It is asked while the producer's batches are locked: it must not wait.
+///
+/// ```
+/// use milena_client::{Partitioner, Topic, partition_of_key};
+///
+/// /// Records of great customers have a partition of their own.
+/// #[derive(Debug)]
+/// struct GreatOnesFirst;
+///
+/// impl Partitioner for GreatOnesFirst {
+///     fn partition(&self, topic: &Topic, key: Option<&[u8]>, _: Option<&[u8]>) -> Option<i32> {
+///         let key = key?;
+///         let others = topic.partitions.len() - 1;
+///         Some(if key.starts_with(b"great-") || others == 0 { 0 } else { 1 + partition_of_key(key, others) })
+///     }
+/// }
+/// ```
+pub trait Partitioner: Debug + Send + Sync {
+    /// The partition of a record with this key and value, of those that the topic has; it has at least one. `None` leaves it to
+    /// the producer, as for a record without a key.
+    fn partition(&self, topic: &Topic, key: Option<&[u8]>, value: Option<&[u8]>) -> Option<i32>;
+}
+
+/// Each record goes to the next partition of its topic that has a leader, whatever its key: Kafka's `RoundRobinPartitioner`.
+#[derive(Debug, Default)]
+pub struct RoundRobin {
+    /// Records so far, by topic.
+    counts: Mutex<FxHashMap<String, usize>>,
+}
+
+impl Partitioner for RoundRobin {
+    fn partition(&self, topic: &Topic, _: Option<&[u8]>, _: Option<&[u8]>) -> Option<i32> {
+        let mut counts = self.counts.lock();
+        let count = match counts.get_mut(&*topic.name) {
+            Some(count) => count,
+            None => counts.entry(topic.name.to_string()).or_default(),
+        };
+        let turn = *count;
+        *count = turn.wrapping_add(1);
+        let led = || topic.partitions.iter().filter(|partition| partition.leader.is_some());
+        match led().count() {
+            0 => Some((turn % topic.partitions.len()) as i32),
+            with_leader => led().nth(turn % with_leader).map(|partition| partition.index),
+        }
+    }
+}
 
 /// Kafka's hash of keys: murmur2 with its own seed.
 pub(crate) fn murmur2(key: &[u8]) -> i32 {
@@ -22,8 +76,8 @@ pub(crate) fn murmur2(key: &[u8]) -> i32 {
     (hash ^ hash >> 15).cast_signed()
 }
 
-/// The partition of a key among so many, of which there is at least one.
-pub(crate) fn of_key(key: &[u8], partitions: usize) -> i32 {
+/// The partition that Kafka's clients, and this one, choose for a key among so many, of which there is at least one.
+pub fn partition_of_key(key: &[u8], partitions: usize) -> i32 {
     (murmur2(key) & i32::MAX) % partitions as i32
 }
 

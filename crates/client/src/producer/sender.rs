@@ -26,6 +26,7 @@ use crate::call::Target;
 use crate::client::Client;
 use crate::error::{Error, check};
 use crate::metadata::Topic;
+use crate::metrics::ms;
 use link::{Event, Link};
 use partition::Partition;
 use transaction::Transactional;
@@ -320,6 +321,7 @@ impl Sender {
         match SealedBatch::seal(open, place, &mut self.compressor) {
             Ok(batch) => {
                 self.accumulator.note_ratio(key.0, size, batch.bytes.len());
+                self.accumulator.metrics.compression_rate.record(batch.bytes.len() as f64 / size as f64);
                 Some(batch)
             }
             Err(failed) => {
@@ -339,6 +341,7 @@ impl Sender {
         for (_, batch) in &mut batches {
             batch.sent += 1;
         }
+        self.count_sent(&batches);
         let Some(link) = self.links.get_mut(&broker) else { return };
         let Some(connection) = link.connection(&self.client, broker).cloned() else {
             let lost = Error::disconnected(&"the broker".into(), std::io::ErrorKind::NotConnected.into());
@@ -361,6 +364,20 @@ impl Sender {
             }
             Err(error) => self.not_sent(batches, &error),
         }
+    }
+
+    fn count_sent(&self, batches: &[(Arc<Topic>, SealedBatch)]) {
+        let metrics = &self.accumulator.metrics;
+        let now = Instant::now();
+        for (_, batch) in batches {
+            metrics.batch_size.record(batch.bytes.len() as f64);
+            if batch.sent == 1 {
+                metrics.record_queue_time_ms.record(ms(now - batch.begun));
+            }
+        }
+        let records = batches.iter().map(|(_, batch)| batch.records.unsigned_abs()).sum::<u32>();
+        metrics.record_send_total.increment(records.into());
+        metrics.records_per_request.record(f64::from(records));
     }
 
     /// Learns topics that are out of date, unless that is under way.

@@ -24,9 +24,10 @@ use tokio::io::duplex;
 use tokio::time::Instant;
 
 use crate::config::ClientConfig;
+use crate::metrics::seen::Seen;
 use crate::test_peer::{Came, Peer, quick};
 use crate::transport::{Opening, Transport, Transports};
-use crate::{Client, Compression, Record};
+use crate::{Client, Compression, Partitioner, Record, Topic};
 
 const PARTITIONS: i32 = 3;
 const TOPIC: &str = "t";
@@ -385,4 +386,94 @@ async fn a_broker_that_wants_to_hear_nothing_for_a_while_gets_no_batches() {
     }
     let came = broker.0.lock().came.clone();
     assert!(came.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(3)), "{came:?}");
+}
+
+/// Chooses what it was made with.
+#[derive(Debug)]
+struct Always(Option<i32>);
+
+impl Partitioner for Always {
+    fn partition(&self, topic: &Topic, _: Option<&[u8]>, _: Option<&[u8]>) -> Option<i32> {
+        assert_eq!(topic.partitions.len(), PARTITIONS as usize);
+        self.0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partitioner_decides_where_records_go_that_name_no_partition() {
+    let broker = FakeBroker::new(1, 0, usize::MAX);
+    let producer = client(&broker).producer().partitioner(Always(Some(2))).build().unwrap();
+    let record = Record::to(TOPIC).key("21").value("1");
+    assert_eq!(producer.send(&record).await.unwrap().await.unwrap().partition, 2);
+    assert_eq!(producer.send(&record.partition(1)).await.unwrap().await.unwrap().partition, 1);
+    let producer = client(&broker).producer().partitioner(Always(Some(PARTITIONS))).build().unwrap();
+    let refused = producer.send(&record).await.unwrap_err();
+    assert!(matches!(refused, crate::Error::NoSuchPartition { partition: PARTITIONS, of: 3 }), "{refused}");
+    let producer = client(&broker).producer().partitioner(Always(None)).build().unwrap();
+    producer.send(&record).await.unwrap().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn round_robin_takes_the_partitions_in_turn_whatever_the_key() {
+    let broker = FakeBroker::new(1, 0, usize::MAX);
+    let class = "org.apache.kafka.clients.producer.RoundRobinPartitioner";
+    let producer = client(&broker).producer().set("partitioner.class", class).unwrap().build().unwrap();
+    let mut went = Vec::new();
+    for value in ["0", "1", "2", "3"] {
+        let delivery = producer.send(&Record::to(TOPIC).key("21").value(value)).await.unwrap();
+        went.push(delivery.partition().1);
+    }
+    assert_eq!(went, [0, 1, 2, 0]);
+    assert!(client(&broker).producer().set("partitioner.class", "com.example.Mine").is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_decide_unless_they_are_to_be_ignored() {
+    let broker = FakeBroker::new(1, 0, usize::MAX);
+    for (ignored, places) in [("false", 1), ("true", 2)] {
+        let settings = [("partitioner.ignore.keys", ignored), ("batch.size", "1"), ("linger.ms", "0")];
+        let producer = client(&broker).producer().properties(settings).unwrap().build().unwrap();
+        let mut went = std::collections::BTreeSet::new();
+        for _ in 0..100 {
+            let delivery = producer.send(&Record::to(TOPIC).key("21").value("1")).await.unwrap();
+            went.insert(delivery.partition().1);
+        }
+        assert!(went.len() >= places && (went.len() == 1) == (places == 1), "{ignored}: {went:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_producer_does_is_counted() {
+    let seen = Seen::default();
+    let _guard = metrics::set_default_local_recorder(&seen);
+    let broker = FakeBroker::new(1, 0, usize::MAX);
+    broker.0.lock().throttle_time_ms = 3000;
+    let client = client(&broker);
+    let producer = client.producer().buffer_memory(1000).build().unwrap();
+    for value in ["1", "2", "3"] {
+        producer.send(&Record::to(TOPIC).partition(0).value(value)).await.unwrap();
+    }
+    producer.flush().await;
+    assert_eq!(seen.values("kafka_producer_record_send_total"), [3.0]);
+    assert_eq!(seen.values("kafka_producer_records_per_request"), [3.0]);
+    assert_eq!(seen.values("kafka_producer_compression_rate"), [1.0]);
+    assert_eq!(seen.values("kafka_producer_produce_throttle_time_ms"), [3000.0]);
+    assert_eq!(seen.values("kafka_client_throttle_time_ms"), [3000.0]);
+    assert_eq!(seen.values("kafka_producer_buffer_available_bytes").last(), Some(&1000.0));
+    assert_eq!(seen.sum("kafka_client_request_total"), seen.sum("kafka_client_response_total"));
+    assert_eq!(seen.values("kafka_client_request_latency_ms").len() as f64, seen.sum("kafka_client_request_total"));
+    let size = seen.values("kafka_producer_batch_size")[0];
+    assert!(seen.sum("kafka_client_outgoing_byte_total") > size && size > 61.0, "{size}");
+
+    broker.0.lock().trouble = 100;
+    let lost = producer.send(&Record::to(TOPIC).partition(0).value("4")).await.unwrap();
+    lost.await.unwrap_err();
+    assert_eq!(seen.sum("kafka_producer_record_error_total"), 1.0);
+    // The last time that it was to be sent again may not have come.
+    let again = seen.sum("kafka_producer_record_retry_total");
+    let sent = seen.sum("kafka_producer_record_send_total") - 3.0;
+    assert!(again > 1.0 && (again..=again + 1.0).contains(&sent), "{sent} {again}");
+    producer.close(Duration::ZERO).await;
+    client.close(Duration::ZERO).await;
+    assert_eq!(seen.sum("kafka_client_connection_creation_total"), seen.sum("kafka_client_connection_close_total"));
 }

@@ -28,6 +28,7 @@ use milena_protocol::{ApiKey, ErrorCode, Records, Structs, Uuid, apis};
 use milena_records::{Batch, BatchBuilder, BatchMut};
 use parking_lot::Mutex;
 use tokio::io::duplex;
+use tokio::time::Instant;
 
 use crate::config::ClientConfig;
 use crate::test_peer::{Came, Peer, quick};
@@ -107,6 +108,9 @@ pub(super) struct State {
     pub(super) ended: usize,
     /// Replicas that are behind: they have nothing yet.
     pub(super) empty: Vec<i32>,
+    /// What answers to Fetch say, and when the requests came.
+    pub(super) throttle_time_ms: i32,
+    pub(super) fetched_at: Vec<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -148,6 +152,8 @@ impl Fake {
             fetches: Vec::new(),
             ended: 0,
             empty: Vec::new(),
+            throttle_time_ms: 0,
+            fetched_at: Vec::new(),
         };
         Self(Arc::new(Mutex::new(state)))
     }
@@ -176,6 +182,7 @@ impl Fake {
                     peer.answer(request, version, &response).await;
                 }
                 ApiKey::FETCH => {
+                    self.0.lock().fetched_at.push(Instant::now());
                     let (response, bytes) = self.0.lock().fetch(id, &came, fate);
                     if response.responses.is_empty() {
                         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -183,7 +190,8 @@ impl Fake {
                     if fate == Fate::LostAfter {
                         return;
                     }
-                    let response = with_records(response, &bytes);
+                    let throttle_time_ms = self.0.lock().throttle_time_ms;
+                    let response = FetchResponse { throttle_time_ms, ..with_records(response, &bytes) };
                     peer.answer(request, version, &response).await;
                 }
                 ApiKey::LIST_OFFSETS => {

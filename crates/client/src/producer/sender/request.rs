@@ -9,7 +9,7 @@ use milena_protocol::messages::{ProduceRequest, ProduceResponse};
 use milena_protocol::{ApiKey, ErrorCode, Records, Request, Uuid, Writer};
 use milena_records::Compression;
 
-use crate::connection::{ApiVersions, Frame, Throttle, decode};
+use crate::connection::{ApiVersions, Frame};
 use crate::error::Error;
 use crate::metadata::Topic;
 use crate::producer::batch::SealedBatch;
@@ -84,16 +84,11 @@ pub(super) fn encode(
     Ok(Frame { bytes: writer.buf, gaps })
 }
 
-/// The answers of a response's partitions: by topic, as `place` knows its name or id, and partition. `throttle` learns whether
-/// the broker wants to hear nothing for a while.
+/// The answers of a response's partitions: by topic, as `place` knows its name or id, and partition.
 pub(super) fn answers(
-    frame: &[u8],
-    version: i16,
-    throttle: &Throttle,
+    response: &ProduceResponse<'_>,
     place: impl Fn(&str, Uuid) -> Option<usize>,
-) -> Result<HashMap<(usize, i32), Answered>, Error> {
-    let response: ProduceResponse<'_> = decode::<ProduceRequest<'_>>(frame, version)?;
-    throttle.note(&response);
+) -> HashMap<(usize, i32), Answered> {
     let mut answers = HashMap::new();
     for topic in &response.responses {
         let Some(place) = place(&topic.name, topic.topic_id) else { continue };
@@ -101,7 +96,7 @@ pub(super) fn answers(
             answers.insert((place, partition.index), answered(partition));
         }
     }
-    Ok(answers)
+    answers
 }
 
 fn answered(partition: &PartitionProduceResponse<'_>) -> Answered {

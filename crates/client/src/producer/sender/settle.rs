@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use milena_protocol::messages::ProduceRequest;
 use milena_protocol::{ErrorCode, Uuid};
 use milena_records::add_sequence;
 use tokio::time::Instant;
@@ -11,8 +12,10 @@ use tokio::time::Instant;
 use super::Sender;
 use super::link::InFlight;
 use super::request::{self, Answered};
+use crate::connection::decode;
 use crate::error::Error;
 use crate::metadata::Topic;
+use crate::metrics::ms;
 use crate::producer::accumulator::OpenBatch;
 use crate::producer::batch::SealedBatch;
 use crate::producer::delivery::Outcome;
@@ -34,19 +37,21 @@ impl Sender {
         }
         let places: HashMap<&str, usize> = batches.iter().map(|(topic, batch)| (&*topic.name, batch.key.0)).collect();
         let ids: HashMap<Uuid, usize> = batches.iter().map(|(topic, batch)| (topic.id, batch.key.0)).collect();
-        let answers = request::answers(&frame, version, &throttle, |name, id| {
+        let response = match decode::<ProduceRequest<'_>>(&frame, version) {
+            Ok(response) => response,
+            Err(error) => return self.unanswered(batches, &error),
+        };
+        if let Some(wait) = throttle.note(&response) {
+            self.accumulator.metrics.produce_throttle_time_ms.record(ms(wait));
+        }
+        let mut answers = request::answers(&response, |name, id| {
             if name.is_empty() { ids.get(&id).copied() } else { places.get(name).copied() }
         });
-        match answers {
-            Ok(mut answers) => {
-                for (topic, batch) in batches {
-                    match answers.remove(&batch.key) {
-                        Some(answer) => self.settle(&topic, batch, answer),
-                        None => self.unanswered(vec![(topic, batch)], &ErrorCode::UNKNOWN_SERVER_ERROR.into()),
-                    }
-                }
+        for (topic, batch) in batches {
+            match answers.remove(&batch.key) {
+                Some(answer) => self.settle(&topic, batch, answer),
+                None => self.unanswered(vec![(topic, batch)], &ErrorCode::UNKNOWN_SERVER_ERROR.into()),
             }
-            Err(error) => self.unanswered(batches, &error),
         }
     }
 
@@ -134,6 +139,7 @@ impl Sender {
     fn retry_or(&mut self, batch: SealedBatch, failed: Outcome, can_help: bool) {
         let partition = self.partitions.entry(batch.key).or_default();
         if can_help && batch.sent <= self.config.retries && !batch.completion.is_done() {
+            self.accumulator.metrics.record_retry_total.increment(batch.records.unsigned_abs().into());
             partition.failures += 1;
             let wait = self.client.config().retry_backoff.after(partition.failures);
             partition.not_before = Some(Instant::now() + wait);
@@ -146,12 +152,13 @@ impl Sender {
         } else if batch.sent > 0 {
             partition.sequences.refused();
         }
-        self.batch_failed(&failed);
+        self.batch_failed(&failed, batch.records);
         self.finish(batch, failed);
     }
 
-    /// A batch of a transaction has failed, and the transaction with it.
-    fn batch_failed(&mut self, failed: &Outcome) {
+    /// A batch of so many records has failed, and with it the transaction that it is of.
+    fn batch_failed(&mut self, failed: &Outcome, records: i32) {
+        self.accumulator.metrics.record_error_total.increment(records.unsigned_abs().into());
         if let Outcome::Failed { error, .. } = failed
             && !matches!(error, Error::Aborted)
         {
@@ -161,6 +168,7 @@ impl Sender {
 
     /// Sends a batch that was too large for the broker as several.
     fn split(&mut self, batch: SealedBatch) {
+        self.accumulator.metrics.batch_split_total.increment(1);
         tracing::debug!(bytes = batch.bytes.len(), "a batch is too large for the broker and is split");
         self.accumulator.forget_ratio(batch.key.0);
         let (key, mut sequence) = (batch.key, batch.sequence);
@@ -224,7 +232,7 @@ impl Sender {
     pub(super) fn fail_open(&mut self, open: OpenBatch, error: Error) {
         let memory = open.builder.uncompressed_size();
         let failed = Outcome::Failed { error, records: None };
-        self.batch_failed(&failed);
+        self.batch_failed(&failed, open.builder.count());
         open.completion.complete(failed);
         self.accumulator.finished(open.number, memory);
     }
