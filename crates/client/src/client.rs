@@ -7,9 +7,7 @@ use arc_swap::ArcSwap;
 use milena_protocol::messages::metadata_request::MetadataRequestTopic;
 use milena_protocol::messages::{FindCoordinatorRequest, MetadataRequest};
 use milena_protocol::{ApiKey, ErrorCode, Request};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tracing::Instrument;
 
 use crate::call::{Call, Target};
 use crate::config::{ClientBuilder, ClientConfig};
@@ -21,6 +19,7 @@ use crate::error::{Error, check};
 use crate::metadata::{Broker, Metadata, Topic};
 use crate::producer::ProducerBuilder;
 use crate::transport::Transports;
+use crate::unless_dropped::UnlessDropped;
 
 /// First version of Metadata in which a client decides whether topics are created by being asked for.
 const METADATA_FROM: i16 = 4;
@@ -280,9 +279,7 @@ impl Client {
         is_known: impl Fn(&Metadata) -> bool + Send + 'static,
     ) -> Result<Arc<Metadata>, Error> {
         let client = self.clone();
-        let learning = async move { client.learn_in_turn(&asked, is_known).await }.in_current_span();
-        let mut task = UnlessDropped(tokio::spawn(learning));
-        (&mut task.0).await.unwrap_or(Err(Error::Closed))
+        UnlessDropped::spawn(async move { client.learn_in_turn(&asked, is_known).await }).await
     }
 
     async fn learn_in_turn(&self, asked: &Asked, is_known: impl Fn(&Metadata) -> bool) -> Result<Arc<Metadata>, Error> {
@@ -308,15 +305,6 @@ impl Client {
             check(told.map_or(0, |topic| topic.error_code), None)?;
         }
         Ok(learnt)
-    }
-}
-
-/// A task that ends when nobody waits for it any more.
-struct UnlessDropped<T>(JoinHandle<T>);
-
-impl<T> Drop for UnlessDropped<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

@@ -41,7 +41,7 @@ use crate::topic_partition::TopicPartition;
 use config::ConsumerConfig;
 use fetcher::Fetcher;
 use offsets::GroupOffsets;
-use partitions::{Position, Reset, Slot, State};
+use partitions::{NOWHERE, Position, Reset, Slot, State};
 use subscription::Subscribed;
 
 /// Where to read on; see [`Consumer::seek`].
@@ -136,16 +136,15 @@ impl Consumer {
     /// When the partition is not assigned, or the offset is negative.
     pub fn seek(&mut self, partition: &TopicPartition, to: SeekTo) -> Result<(), Error> {
         let slot = self.slot(partition)?;
-        let nowhere = Position { offset: -1, leader_epoch: None };
         let (state, position) = match to {
             SeekTo::Offset(offset) if offset < 0 => {
                 return Err(Error::config("offset", format!("{offset} is no offset of a record")));
             }
             SeekTo::Offset(offset) => (State::Ready, Position { offset, leader_epoch: None }),
-            SeekTo::Committed => (State::New, nowhere),
-            SeekTo::Beginning => (State::Reset(Reset::Earliest), nowhere),
-            SeekTo::End => (State::Reset(Reset::Latest), nowhere),
-            SeekTo::Time(time) => (State::Reset(Reset::Time(time.max(0))), nowhere),
+            SeekTo::Committed => (State::New, NOWHERE),
+            SeekTo::Beginning => (State::Reset(Reset::Earliest), NOWHERE),
+            SeekTo::End => (State::Reset(Reset::Latest), NOWHERE),
+            SeekTo::Time(time) => (State::Reset(Reset::Time(time.max(0))), NOWHERE),
         };
         self.fetcher.partitions.seek(slot, state, position);
         Ok(())

@@ -1,8 +1,8 @@
 //! A client of Apache Kafka and of Milena, in Rust alone.
 //!
 //! [`Client`] is a cheap handle on the connections to a cluster and on what is known of it; everything else is built on
-//! it. It needs a tokio runtime with I/O and time, and keeps one task for each open connection, and one while it learns
-//! metadata. A [`Producer`] has another, a [`Consumer`] one while it commits offsets and one while it is a member of a group.
+//! it. It needs a tokio runtime with I/O and time, and keeps one task for each connection, and one while it learns
+//! metadata. A [`Producer`] has another, a [`Consumer`] one while it commits offsets and two while it is a member of a group.
 //!
 //! ```no_run
 //! use milena_client::{Client, Target};
@@ -55,6 +55,7 @@ mod settings;
 mod test_peer;
 mod topic_partition;
 mod transport;
+mod unless_dropped;
 
 pub use admin::{Admin, CommittedOffset};
 pub use call::{Call, Target};

@@ -56,6 +56,13 @@ pub struct Topic {
 }
 
 impl Topic {
+    /// One without partitions.
+    #[cfg(test)]
+    pub(crate) fn of(name: &str, id: Uuid) -> Self {
+        let told = MetadataResponseTopic { topic_id: id, ..Default::default() };
+        topic(name, &told, None, Instant::now())
+    }
+
     /// The broker that leads a partition.
     pub fn leader(&self, partition: i32) -> Option<i32> {
         self.partition(partition)?.leader

@@ -41,8 +41,8 @@ pub(super) struct Command {
     pub(super) reply: oneshot::Sender<Result<Bytes, Error>>,
 }
 
-/// A request that waits for its answer.
-struct InFlight {
+/// A request that waits for its answer, or for being written where there is none.
+struct Waiting {
     correlation: i32,
     until: Instant,
     timeout: Duration,
@@ -52,8 +52,8 @@ struct InFlight {
 /// A frame that is not wholly written.
 struct Unwritten {
     pieces: VecDeque<Bytes>,
-    /// Who hears that it was written, where there is no answer.
-    written: Option<oneshot::Sender<Result<Bytes, Error>>>,
+    /// The request, where there is no answer.
+    unanswered: Option<Waiting>,
 }
 
 /// Why the task ends.
@@ -72,7 +72,9 @@ pub(super) struct Driver {
     no_more_commands: bool,
     unwritten: VecDeque<Unwritten>,
     unwritten_bytes: usize,
-    in_flight: VecDeque<InFlight>,
+    /// What was written may still be in the transport.
+    unflushed: bool,
+    in_flight: VecDeque<Waiting>,
     frames: Frames,
     metrics: Open,
     max_idle: Duration,
@@ -96,6 +98,7 @@ impl Driver {
             no_more_commands: false,
             unwritten: VecDeque::new(),
             unwritten_bytes: 0,
+            unflushed: false,
             in_flight: VecDeque::new(),
             frames: Frames::new(config.max_response),
             metrics: Open::new(metrics),
@@ -114,11 +117,10 @@ impl Driver {
             End::Failed(error) => error,
         };
         tracing::debug!(address = %self.address, %error, "connection ended");
-        let waiting = self.in_flight.into_iter().map(|request| request.reply);
-        let unwritten = self.unwritten.into_iter().filter_map(|frame| frame.written);
-        for reply in waiting.chain(unwritten) {
+        let unwritten = self.unwritten.into_iter().filter_map(|frame| frame.unanswered);
+        for request in self.in_flight.into_iter().chain(unwritten) {
             // Whoever does not wait any more does not hear of it.
-            let _ = reply.send(Err(error.clone()));
+            let _ = request.reply.send(Err(error.clone()));
         }
         while let Ok(command) = self.commands.try_recv() {
             let _ = command.reply.send(Err(error.clone()));
@@ -135,10 +137,14 @@ impl Driver {
                 Ok(_) => break,
             }
         }
-        if self.no_more_commands && self.unwritten.is_empty() && self.in_flight.iter().all(|r| r.reply.is_closed()) {
+        if self.no_more_commands && self.is_written() && self.in_flight.iter().all(|r| r.reply.is_closed()) {
             return Poll::Ready(End::Unused);
         }
         self.check_time(cx)
+    }
+
+    fn is_written(&self) -> bool {
+        self.unwritten.is_empty() && !self.unflushed
     }
 
     /// Takes requests while there is room; whether all were taken.
@@ -164,18 +170,16 @@ impl Driver {
         self.metrics.request_total.increment(1);
         self.last_use = Instant::now();
         let until = self.last_use + timeout;
-        let written = if answered {
-            self.in_flight.push_back(InFlight { correlation, until, timeout, reply });
-            None
-        } else {
-            Some(reply)
-        };
-        if answered && until < self.timer.deadline() {
+        if until < self.timer.deadline() {
             self.timer.as_mut().reset(until);
+        }
+        let mut unanswered = Some(Waiting { correlation, until, timeout, reply });
+        if answered {
+            self.in_flight.extend(unanswered.take());
         }
         let pieces = pieces(frame);
         self.unwritten_bytes += pieces.iter().map(Bytes::len).sum::<usize>();
-        self.unwritten.push_back(Unwritten { pieces, written });
+        self.unwritten.push_back(Unwritten { pieces, unanswered });
     }
 
     /// Writes what the system takes; whether it took anything.
@@ -192,10 +196,13 @@ impl Driver {
                     bytes => self.written(bytes),
                 },
             }
-            wrote = true;
+            (wrote, self.unflushed) = (true, true);
         }
-        if wrote && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx) {
+        if self.unflushed
+            && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx)
+        {
             flushed?;
+            self.unflushed = false;
         }
         Ok(wrote)
     }
@@ -215,9 +222,9 @@ impl Driver {
                 frame.pieces.pop_front();
             }
             if let Some(frame) = self.unwritten.pop_front()
-                && let Some(reply) = frame.written
+                && let Some(request) = frame.unanswered
             {
-                let _ = reply.send(Ok(Bytes::new()));
+                let _ = request.reply.send(Ok(Bytes::new()));
             }
         }
     }
@@ -252,19 +259,24 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the connection when an answer is late or nobody has used it for long.
+    /// All requests that are under way.
+    fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.in_flight.iter().chain(self.unwritten.iter().filter_map(|frame| frame.unanswered.as_ref()))
+    }
+
+    /// Ends the connection when an answer is late, or nobody has used it for long.
     fn check_time(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         while self.timer.as_mut().poll(cx).is_ready() {
             let now = Instant::now();
-            if let Some(late) = self.in_flight.iter().find(|request| request.until <= now) {
+            if let Some(late) = self.waiting().find(|request| request.until <= now) {
                 let what = format!("a request to {}", self.address);
                 return Poll::Ready(End::Failed(Error::timeout(what, late.timeout, None)));
             }
             let idle_at = self.last_use + self.max_idle;
-            if self.in_flight.is_empty() && self.unwritten.is_empty() && idle_at <= now {
+            if self.in_flight.is_empty() && self.is_written() && idle_at <= now {
                 return Poll::Ready(End::Unused);
             }
-            let due = self.in_flight.iter().map(|request| request.until).min();
+            let due = self.waiting().map(|request| request.until).min();
             // Not idle while something is under way: looked at again when that is over.
             let idle_at = if idle_at <= now { now + self.max_idle } else { idle_at };
             self.timer.as_mut().reset(due.map_or(idle_at, |due| due.min(idle_at)));

@@ -1,15 +1,22 @@
 //! Connections over a pipe inside the process; the other end is the test.
 
-use std::task::Poll;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use milena_protocol::messages::api_versions_response::ApiVersion;
 use milena_protocol::messages::{ApiVersionsResponse, ListGroupsRequest, ListGroupsResponse, MetadataResponse};
 use milena_protocol::{ApiKey, ErrorCode};
-use tokio::io::AsyncWriteExt;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::time::{Instant, timeout};
 
-use crate::test_peer::{Came, Peer, client};
+use super::Frame;
+use crate::config::ClientConfig;
+use crate::test_peer::{Came, Peer, client, quick};
+use crate::transport::{Opening, Transport, Transports};
 use crate::{Client, Error, Target};
 
 const VERSION: i16 = 4;
@@ -247,4 +254,100 @@ async fn who_stops_waiting_without_giving_up_keeps_nobody_from_learning_metadata
     let second = timeout(Duration::from_secs(20), async { tokio::join!(client.all_topics(), serve).0 }).await;
     assert!(second.expect("it is not kept from learning").is_ok());
     assert!(first.await.is_ok());
+}
+
+#[tokio::test]
+async fn who_stops_waiting_without_giving_up_keeps_nobody_from_connecting() {
+    let (client, [mut peer]) = client(|builder| builder);
+    let mut first = Box::pin(client.connection(Target::Any));
+    // It is polled once, and neither again nor dropped before the other has its connection.
+    assert!(std::future::poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_pending())).await);
+    let second = async { tokio::join!(client.connection(Target::Any), peer.greet()).0 };
+    let second = timeout(Duration::from_secs(20), second).await;
+    assert!(second.expect("it is not kept from connecting").is_ok());
+    assert!(first.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_connects_stops_when_the_client_is_closed() {
+    let (client, [_silent]) = client(|builder| builder);
+    let mut connecting = Box::pin(client.connection(Target::Any));
+    assert!(std::future::poll_fn(|cx| Poll::Ready(connecting.as_mut().poll(cx).is_pending())).await);
+    client.close(Duration::from_secs(1)).await;
+    tokio::task::yield_now().await;
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+    assert!(matches!(connecting.await, Err(Error::Closed)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_an_answer_that_is_not_taken_in_time_ends_the_connection() {
+    let (client, [mut peer]) = client(|builder| builder);
+    let connection = tokio::join!(client.connection(Target::Any), peer.greet()).0.unwrap();
+    let (frame, limit) = (Frame { bytes: vec![0; 1 << 20], gaps: Vec::new() }, Duration::from_secs(3));
+    let written = connection.send_frame(frame, 0, limit, false).await.unwrap();
+    let written = timeout(Duration::from_secs(60), written).await.expect("it is given up");
+    assert!(matches!(written, Err(Error::Timeout { after, .. }) if after == limit));
+    assert!(connection.is_closed());
+}
+
+/// A stream that keeps what is written until it is flushed, which it is not at the first try.
+struct Buffered {
+    stream: DuplexStream,
+    kept: Vec<u8>,
+    tried: bool,
+}
+
+impl AsyncRead for Buffered {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Buffered {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.kept.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tried = !self.tried;
+        if self.tried {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let kept = std::mem::take(&mut self.kept);
+        // It is less than the pipe holds.
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, &kept))?;
+        assert_eq!(written, kept.len());
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[derive(Debug)]
+struct BufferedPipe(Mutex<Option<DuplexStream>>);
+
+impl Transports for BufferedPipe {
+    fn open<'a>(&'a self, _: &'a str, _: u16, _: &'a ClientConfig) -> Opening<'a> {
+        let stream = self.0.lock().take().ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionRefused));
+        let buffered = |stream| Box::new(Buffered { stream, kept: Vec::new(), tried: false }) as Box<dyn Transport>;
+        Box::pin(async move { stream.map(buffered) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_transport_holds_back_is_flushed_as_soon_as_it_can_be() {
+    let (ours, theirs) = duplex(1 << 16);
+    let client = quick().build_over(Arc::new(BufferedPipe(Mutex::new(Some(ours))))).unwrap();
+    let mut peer = Peer(theirs);
+    let serve = async {
+        peer.greet().await;
+        let came = peer.next().await;
+        peer.groups(&came, 1).await;
+    };
+    let (answer, ()) = timeout(Duration::from_secs(20), async { tokio::join!(ask(&client), serve) }).await.unwrap();
+    assert_eq!(answer.unwrap(), 1);
 }

@@ -97,7 +97,7 @@ pub(super) struct ConsumerConfig {
 /// | `fetch.max.wait.ms` | 500 | how long it waits |
 /// | `fetch.max.bytes` | 52428800 | the largest response, if a batch is not larger |
 /// | `max.partition.fetch.bytes` | 1048576 | the same for a partition |
-/// | `max.poll.records` | 2147483647 | records that are received at once, if a batch does not have more: none is split |
+/// | `max.poll.records` | 2147483647 | records that are received at once |
 /// | `check.crcs` | `true` | whether the checksum of each batch is compared |
 /// | `client.rack` | | where the consumer is, for fetching from a close replica |
 /// | `allow.auto.create.topics` | `true` | whether topics are created by being read, where the cluster allows that |

@@ -49,7 +49,7 @@ pub(super) struct Fetcher {
     pub(super) partitions: Partitions,
     /// Who reads, while the consumer is a member of its group.
     pub(super) member: Option<Identity>,
-    connections: Arc<Connections>,
+    connections: Connections,
     pub(super) links: FxHashMap<i32, Link>,
     queue: VecDeque<Queued>,
     /// Bytes in the queue.
@@ -77,7 +77,7 @@ impl Fetcher {
         let max_age = client.config().metadata_max_age;
         let metrics = ConsumerMetrics::new(&client.config().client_id);
         Self {
-            connections: Arc::new(client.own_connections()),
+            connections: client.own_connections(),
             client,
             config,
             partitions: Partitions::default(),
@@ -194,7 +194,7 @@ impl Fetcher {
             IsolationLevel::ReadCommitted => ends.last_stable,
             IsolationLevel::ReadUncommitted => ends.high_watermark,
         };
-        Some((end - partition.position.offset).max(0))
+        Some(end.saturating_sub(partition.position.offset).max(0))
     }
 
     fn show_lag(&mut self, slot: Slot) {
@@ -223,7 +223,7 @@ impl Fetcher {
                 };
                 let name = &self.partitions.get(slot).name;
                 tracing::info!(partition = %name, offset = position.offset, ?reset, "the offset is not in the log");
-                self.partitions.seek(slot, State::Reset(reset), position);
+                self.partitions.reset(slot, reset);
                 None
             }
         }
@@ -534,12 +534,20 @@ impl Fetcher {
     /// What went wrong with a partition before it had a position.
     fn failure(&mut self, slot: Slot) -> Option<Error> {
         let partition = self.partitions.get(slot);
-        let (reading, offset) = (partition.reading, partition.position.offset);
-        let failed = |queued: &Queued| {
+        let reading = partition.reading;
+        if partition.position.offset >= 0 {
+            return None;
+        }
+        let queued = self.queue.iter().position(|queued| {
             queued.slot == slot && queued.reading == reading && matches!(queued.item, Item::Failed(..))
+        });
+        // What had its turn while the partition was paused is held.
+        let held = partition.held.iter().position(|item| matches!(item, Item::Failed(..)));
+        let item = match queued {
+            Some(place) => self.queue.remove(place).map(|queued| queued.item),
+            None => self.partitions.note(slot).held.remove(held?),
         };
-        let place = self.queue.iter().position(failed).filter(|_| offset < 0)?;
-        match self.queue.remove(place)?.item {
+        match item? {
             Item::Failed(error, then) => Some(self.fail_now(slot, error, then)),
             _ => None,
         }
@@ -578,7 +586,7 @@ impl Fetcher {
         for end in ends {
             let _ = timeout_at(until, end).await;
         }
-        let connections = Arc::clone(&self.connections);
+        let connections = self.connections.clone();
         drop(self);
         connections.close(until.saturating_duration_since(Instant::now())).await;
     }

@@ -96,6 +96,11 @@ impl Identity {
         self.0.machine.lock().identity()
     }
 
+    /// How often the member has lost what it had: others may have that since.
+    pub(crate) fn losses(&self) -> u64 {
+        self.0.machine.lock().duties().losses()
+    }
+
     /// What was asked in this name, such as a commit, was refused with this code.
     pub(crate) fn refused(&self, code: ErrorCode, name: &GroupMetadata) {
         self.0.machine.lock().refused(code, name);
@@ -111,7 +116,8 @@ impl Drop for Member {
 }
 
 impl Member {
-    /// Begins to join. It needs to be inside a tokio runtime, where it starts its task.
+    /// Begins to join. It needs to be inside a tokio runtime, where it starts its task. What is wanted was
+    /// [checked](Wanted::check).
     pub(crate) fn join(client: Client, config: Arc<GroupConfig>, wanted: Wanted) -> Self {
         let now = Instant::now();
         let duties = Duties::new(config.max_poll_interval, client.config().retry_backoff, now);
@@ -134,7 +140,7 @@ impl Member {
         Self { shared, task: tokio::spawn(driver.run().instrument(span)) }
     }
 
-    /// Subscribes to something else.
+    /// Subscribes to something else, which was [checked](Wanted::check).
     pub(crate) fn subscribe(&self, wanted: Wanted) {
         *self.shared.wanted.lock() = wanted;
         self.shared.woken.notify_one();
@@ -144,16 +150,18 @@ impl Member {
     /// waits may stop waiting at any time. Only the last one that has waited is woken.
     ///
     /// # Errors
-    /// Why the consumer can't be a member.
+    /// What the consumer has to hear, each time once: which topics it can't read, or why it can't be a member, which is
+    /// tried again after that.
     pub(crate) fn poll_change(&self, cx: &mut Context<'_>) -> Poll<Result<Change, Error>> {
         *self.shared.holder.lock() = Some(cx.waker().clone());
         let mut machine = self.shared.machine.lock();
         let duties = machine.duties();
-        match (duties.change(), &duties.fatal) {
-            (Some(change), _) => Poll::Ready(Ok(change.clone())),
-            (None, Some(error)) => Poll::Ready(Err(error.clone())),
-            (None, None) => Poll::Pending,
+        if let Some(change) = duties.change() {
+            return Poll::Ready(Ok(change.clone()));
         }
+        let Some(error) = duties.take_error(Instant::now()) else { return Poll::Pending };
+        self.shared.woken.notify_one();
+        Poll::Ready(Err(error))
     }
 
     /// The last change was followed: what was revoked was committed, and is not read any more.

@@ -3,7 +3,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -43,9 +42,9 @@ impl Link {
     }
 
     /// The connection, if it is open; if not, one begins to be made.
-    pub(super) fn connection(&mut self, client: &Client, own: &Arc<Connections>, broker: i32) -> Option<Connection> {
+    pub(super) fn connection(&mut self, client: &Client, own: &Connections, broker: i32) -> Option<Connection> {
         let connect = || {
-            let (client, own) = (client.clone(), Arc::clone(own));
+            let (client, own) = (client.clone(), own.clone());
             async move { client.connection_of(&own, broker).await }
         };
         self.connection.get(connect).cloned()

@@ -46,7 +46,7 @@ impl Future for Commit {
 
 /// In whose name offsets are committed.
 #[derive(Debug, Clone)]
-struct Name {
+pub(super) struct Name {
     group: Arc<str>,
     member: Option<Identity>,
 }
@@ -55,11 +55,18 @@ impl Name {
     fn metadata(&self) -> GroupMetadata {
         self.member.as_ref().map_or_else(|| GroupMetadata::of(&*self.group), Identity::metadata)
     }
+
+    fn losses(&self) -> u64 {
+        self.member.as_ref().map_or(0, Identity::losses)
+    }
 }
 
 /// A commit that was asked for.
 struct Job {
-    group: Name,
+    name: Name,
+    /// Who that was then, and how often it had lost its partitions: what it had may be another's when the commit's turn comes.
+    group: GroupMetadata,
+    losses: u64,
     offsets: Offsets,
     ended: oneshot::Sender<Result<(), Error>>,
 }
@@ -112,15 +119,21 @@ impl GroupOffsets {
         Self { client, group: group.into(), member: None, jobs, task, auto }
     }
 
-    fn name(&self) -> Name {
+    pub(super) fn name(&self) -> Name {
         Name { group: Arc::clone(&self.group), member: self.member.clone() }
     }
 
     /// Begins to commit, after all that was asked for before.
     pub(super) fn begin(&self, offsets: Offsets) -> Commit {
+        self.begin_as(self.name(), offsets)
+    }
+
+    /// Begins to commit in this name.
+    pub(super) fn begin_as(&self, name: Name, offsets: Offsets) -> Commit {
         let (ended, commit) = oneshot::channel();
+        let (losses, group) = (name.losses(), name.metadata());
         let mut jobs = self.jobs.lock();
-        jobs.waiting.push_back(Job { group: self.name(), offsets, ended });
+        jobs.waiting.push_back(Job { name, group, losses, offsets, ended });
         if !jobs.is_running {
             jobs.is_running = true;
             let span = tracing::debug_span!("commit", group = &*self.group);
@@ -181,34 +194,40 @@ async fn carry_out(client: Client, jobs: Arc<Mutex<Jobs>>) {
             jobs.is_running = next.is_some();
             next
         };
-        let Some(Job { group, offsets, ended }) = next else { return };
-        let committed = commit_as(&client, &group, &offsets).await;
-        tracing::debug!(partitions = offsets.len(), ok = committed.is_ok(), "committed");
+        let Some(job) = next else { return };
+        let committed = job.carry_out(&client).await;
+        tracing::debug!(partitions = job.offsets.len(), ok = committed.is_ok(), "committed");
         // Who does not wait for it any more does not hear of it.
-        let _ = ended.send(committed);
+        let _ = job.ended.send(committed);
     }
 }
 
-/// Commits once. A member learns what its group thinks of it; where only its epoch was that of a moment ago, it tries as who it
-/// is now.
-async fn commit_as(client: &Client, name: &Name, offsets: &Offsets) -> Result<(), Error> {
-    for tries in 1.. {
-        let group = name.metadata();
-        let committed = commit::commit(client, &group, offsets).await;
-        let code = committed.as_ref().err().and_then(Error::code);
-        let (Some(member), Some(code)) = (&name.member, code) else { return committed };
-        member.refused(code, &group);
-        if code != ErrorCode::STALE_MEMBER_EPOCH || tries >= EPOCH_TRIES {
-            return committed;
+impl Job {
+    /// Commits once. A member learns what its group thinks of it; where only its epoch was that of a moment ago, and it still
+    /// has what it had, it tries as who it is now.
+    async fn carry_out(&self, client: &Client) -> Result<(), Error> {
+        let mut group = self.group.clone();
+        for tries in 1.. {
+            let committed = commit::commit(client, &group, &self.offsets).await;
+            let code = committed.as_ref().err().and_then(Error::code);
+            let (Some(member), Some(code)) = (&self.name.member, code) else { return committed };
+            member.refused(code, &group);
+            if code != ErrorCode::STALE_MEMBER_EPOCH || tries >= EPOCH_TRIES {
+                return committed;
+            }
+            sleep(client.config().retry_backoff.first).await;
+            group = self.name.metadata();
+            if self.name.losses() != self.losses {
+                return committed;
+            }
         }
-        sleep(client.config().retry_backoff.first).await;
+        unreachable!("the loop ends by returning")
     }
-    unreachable!("the loop ends by returning")
 }
 
-/// Where the consumer is in each partition.
+/// Where the consumer is in each partition, as far as it is known to be good.
 fn received(partitions: &Partitions) -> Offsets {
-    let positioned = partitions.assigned().filter(|(_, partition)| partition.position.offset >= 0);
+    let positioned = partitions.assigned().filter(|(_, partition)| partition.can_be_committed());
     let offset = |(_, partition): (_, &super::partitions::Partition)| {
         let (offset, leader_epoch) = (partition.position.offset, partition.position.leader_epoch);
         (partition.name.clone(), CommittedOffset { offset, leader_epoch, metadata: String::new() })

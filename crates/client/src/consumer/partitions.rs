@@ -24,6 +24,9 @@ pub(super) struct Position {
     pub(super) leader_epoch: Option<i32>,
 }
 
+/// The position of who has none.
+pub(super) const NOWHERE: Position = Position { offset: -1, leader_epoch: None };
+
 /// Which offset to begin at, where it is not known as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reset {
@@ -106,15 +109,14 @@ pub(super) struct Partition {
 
 impl Partition {
     fn new(name: TopicPartition) -> Self {
-        let nowhere = Position { offset: -1, leader_epoch: None };
         Self {
             name,
             assigned: false,
             paused: false,
             reading: 0,
             state: State::New,
-            position: nowhere,
-            fetch: nowhere,
+            position: NOWHERE,
+            fetch: NOWHERE,
             topic_id: Uuid::ZERO,
             leader_epoch: -1,
             replica: None,
@@ -150,6 +152,11 @@ impl Partition {
     /// Whether its position is known.
     pub(super) fn is_positioned(&self) -> bool {
         matches!(self.state, State::Ready | State::Validate)
+    }
+
+    /// Whether all before its position was received, and the log is known to have it.
+    pub(super) fn can_be_committed(&self) -> bool {
+        self.position.offset >= 0 && matches!(self.state, State::Ready | State::Halted)
     }
 }
 
@@ -247,6 +254,11 @@ impl Partitions {
         (partition.state, partition.position) = (state, position);
         partition.replica = None;
         partition.restart();
+    }
+
+    /// The next record to read is to be found out; until then there is none.
+    pub(super) fn reset(&mut self, slot: Slot, to: Reset) {
+        self.seek(slot, State::Reset(to), NOWHERE);
     }
 
     /// Those that something has changed for since this was last asked.

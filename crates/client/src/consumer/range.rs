@@ -24,6 +24,8 @@ pub(super) struct Range {
     at: usize,
     /// `None` where uncommitted records are wanted too.
     aborted: Option<Aborted>,
+    /// What was taken out and is too much to be given at once.
+    rest: Option<Rest>,
 }
 
 /// Where a range ends.
@@ -43,6 +45,41 @@ pub(super) struct Portion {
     /// Bytes of the batches with these records.
     size: usize,
     pub(super) end: End,
+}
+
+/// Records of a large batch, which are given piece by piece.
+#[derive(Debug)]
+struct Rest {
+    data: Data,
+    index: Vec<Entry>,
+    /// How many were given.
+    given: usize,
+    end: End,
+}
+
+impl Rest {
+    fn new(portion: Portion) -> Self {
+        let Portion { data, index, end, .. } = portion;
+        Self { data, index, given: 0, end }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.given == self.index.len()
+    }
+
+    /// The next of them, so many at most.
+    fn next(&mut self, most: usize, pool: &Pool) -> Portion {
+        let piece = &self.index[self.given..];
+        let piece = &piece[..piece.len().min(most)];
+        self.given += piece.len();
+        let mut index = pool.index();
+        index.extend_from_slice(piece);
+        let end = match piece.last().filter(|_| !self.is_empty()) {
+            Some(last) => End { offset: last.offset.saturating_add(1), leader_epoch: last.leader_epoch },
+            None => self.end,
+        };
+        Portion { data: self.data.share(), index, size: 0, end }
+    }
 }
 
 impl Range {
@@ -67,7 +104,7 @@ impl Range {
         let Some(end) = end else { return Ok(None) };
         let whole = all.position();
         let bytes = bytes.slice(..whole);
-        Ok(Some((Self { bytes, at: 0, aborted: aborted.map(Aborted::new) }, end)))
+        Ok(Some((Self { bytes, at: 0, aborted: aborted.map(Aborted::new), rest: None }, end)))
     }
 
     /// Bytes that are not decoded yet.
@@ -80,6 +117,9 @@ impl Range {
     /// # Errors
     /// When the next batch can't be read. It stays the next one.
     pub(super) fn next(&mut self, from: i64, decoder: &mut Decoder) -> Result<Option<Portion>, Corruption> {
+        if self.rest.is_some() {
+            return Ok(self.next_of_rest(decoder));
+        }
         let mut portion: Option<Portion> = None;
         while let Some(batch) = batches(&self.bytes[self.at..]).next().transpose()? {
             let filling = portion.get_or_insert_with(|| decoder.begin(&batch, &self.bytes, from));
@@ -96,7 +136,23 @@ impl Range {
                 }
             }
         }
-        Ok(portion)
+        match portion {
+            Some(large) if large.index.len() > decoder.max_records => {
+                self.rest = Some(Rest::new(large));
+                Ok(self.next_of_rest(decoder))
+            }
+            portion => Ok(portion),
+        }
+    }
+
+    fn next_of_rest(&mut self, decoder: &Decoder) -> Option<Portion> {
+        let rest = self.rest.as_mut()?;
+        let portion = rest.next(decoder.max_records, &decoder.pool);
+        if rest.is_empty() {
+            decoder.pool.put_index(std::mem::take(&mut rest.index));
+            self.rest = None;
+        }
+        Some(portion)
     }
 }
 
@@ -125,9 +181,7 @@ impl Decoder {
     pub(super) fn give_back(&self, portion: Option<Portion>) {
         let Some(portion) = portion else { return };
         self.pool.put_index(portion.index);
-        if let Data::Decompressed(output) = portion.data {
-            self.pool.put_output(output);
-        }
+        self.pool.put_data(portion.data);
     }
 
     fn begin(&self, batch: &Batch<'_>, bytes: &Bytes, from: i64) -> Portion {
@@ -173,6 +227,7 @@ impl Decoder {
                 index(batch, batch.body(), bytes, from, &mut portion.index)
             }
             Data::Decompressed(output) => {
+                let output = Arc::get_mut(output).expect("nobody else has it before it is given");
                 let start = output.filled().len();
                 let added = self.decompress(batch, output).and_then(|()| {
                     let data = output.filled();

@@ -65,6 +65,26 @@ fn portions_have_whole_batches_of_one_kind_and_not_many_more_bytes_than_wanted()
 }
 
 #[test]
+fn a_batch_with_more_records_than_are_wanted_at_once_is_given_in_pieces() {
+    let compressed = BatchBuilder::new().compression(Compression::Lz4, 1);
+    let mut emptied = BatchBuilder::new();
+    emptied.push(0, None, None, &[]);
+    emptied.set_last_offset_delta(9);
+    let pieces = [batch(BatchBuilder::new(), 0, 7), batch(compressed, 7, 5), placed(emptied.build().unwrap(), 12)];
+    let (mut range, _) = range(&pieces, None);
+    let mut decoder = Decoder::new(true, 3, 1 << 20);
+    let (mut given, mut from) = (Vec::new(), 2);
+    while let Some(portion) = range.next(from, &mut decoder).unwrap() {
+        let records = decoder.finish(portion, TopicPartition::new("t", 0));
+        assert!(records.iter().all(|record| record.value.is_none_or(|value| value == [b'x'; 1000])));
+        from = records.next_offset();
+        given.push((records.iter().map(|record| record.offset).collect::<Vec<_>>(), from));
+    }
+    let expected = [(vec![2, 3, 4], 5), (vec![5, 6], 7), (vec![7, 8, 9], 10), (vec![10, 11], 12), (vec![12], 22)];
+    assert_eq!(given, expected);
+}
+
+#[test]
 fn records_of_aborted_transactions_are_left_out_and_the_position_moves_past_them() {
     let mut emptied = BatchBuilder::new();
     emptied.set_last_offset_delta(9);

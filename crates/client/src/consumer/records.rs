@@ -71,11 +71,19 @@ pub(super) fn place(part: &[u8], data: &[u8]) -> u32 {
 pub(super) enum Data {
     /// As they came.
     Fetched(Bytes),
-    /// Decompressed.
-    Decompressed(Output),
+    /// Decompressed; there may be several who have a part of the records each.
+    Decompressed(Arc<Output>),
 }
 
 impl Data {
+    /// The same bytes once more.
+    pub(super) fn share(&self) -> Self {
+        match self {
+            Self::Fetched(bytes) => Self::Fetched(bytes.clone()),
+            Self::Decompressed(output) => Self::Decompressed(Arc::clone(output)),
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Fetched(bytes) => bytes,
@@ -161,9 +169,7 @@ impl fmt::Debug for ConsumerRecords {
 impl Drop for ConsumerRecords {
     fn drop(&mut self) {
         self.pool.put_index(std::mem::take(&mut self.index));
-        if let Data::Decompressed(output) = &mut self.data {
-            self.pool.put_output(std::mem::take(output));
-        }
+        self.pool.put_data(std::mem::replace(&mut self.data, Data::Fetched(Bytes::new())));
     }
 }
 
@@ -222,7 +228,7 @@ fn view<'a>(entry: &Entry, data: &'a [u8]) -> ConsumerRecord<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     indexes: Mutex<Vec<Vec<Entry>>>,
-    outputs: Mutex<Vec<Output>>,
+    outputs: Mutex<Vec<Arc<Output>>>,
 }
 
 /// Pieces of memory of a kind that are kept.
@@ -237,7 +243,7 @@ impl Pool {
     }
 
     /// An empty output.
-    pub(super) fn output(&self) -> Output {
+    pub(super) fn output(&self) -> Arc<Output> {
         self.outputs.lock().pop().unwrap_or_default()
     }
 
@@ -247,10 +253,14 @@ impl Pool {
         put(&self.indexes, index, size);
     }
 
-    pub(super) fn put_output(&self, mut output: Output) {
-        output.clear();
-        let size = output.capacity();
-        put(&self.outputs, output, size);
+    /// Takes the memory of what was decompressed back, if nobody else has a part of it.
+    pub(super) fn put_data(&self, data: Data) {
+        let Data::Decompressed(mut output) = data else { return };
+        if let Some(of_nobody) = Arc::get_mut(&mut output) {
+            of_nobody.clear();
+            let size = output.capacity();
+            put(&self.outputs, output, size);
+        }
     }
 }
 

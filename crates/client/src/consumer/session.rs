@@ -90,7 +90,7 @@ impl Session {
         for (slot, change) in std::mem::take(&mut self.changes) {
             match change {
                 Some(wanted) => {
-                    self.tell(slot, wanted);
+                    self.tell(slot, wanted, version);
                     updated.push(slot);
                 }
                 None => self.forget(slot),
@@ -112,11 +112,14 @@ impl Session {
         build(request)
     }
 
-    fn tell(&mut self, slot: Slot, wanted: Wanted) {
+    fn tell(&mut self, slot: Slot, wanted: Wanted, version: i16) {
         let replaced = self.told.get(&slot).filter(|told| told.topic.id != wanted.topic.id);
         if let Some(old) = replaced {
             self.names.remove(&old.topic.id);
-            self.forgotten.push(Forgotten { topic: Arc::clone(&old.topic), partition: old.partition });
+            // By its name, the broker would forget the one that takes its place.
+            if version >= TOPIC_IDS {
+                self.forgotten.push(Forgotten { topic: Arc::clone(&old.topic), partition: old.partition });
+            }
         }
         let name = &wanted.topic.name;
         if !self.places.contains_key(name) {
@@ -207,4 +210,37 @@ fn by_topic<'w>(all: impl Iterator<Item = &'w Wanted>, version: i16, max_bytes: 
 fn forgotten_topic(forgotten: &Forgotten, version: i16) -> ForgottenTopic<'_> {
     let (name, topic_id) = named(&forgotten.topic, version);
     ForgottenTopic { topic: name.into(), topic_id, partitions: vec![forgotten.partition].into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consumer::partitions::Partitions;
+    use crate::topic_partition::TopicPartition;
+
+    /// What a request of this version tells after a topic has got another id: topics to fetch, and those to forget.
+    fn told_of_a_new_id(version: i16) -> (Vec<Uuid>, Vec<Uuid>) {
+        let (before, after) = (Uuid::from_bytes([1; 16]), Uuid::from_bytes([2; 16]));
+        let slot = Partitions::default().add(TopicPartition::new("t", 0));
+        let wanted = |id| {
+            let topic = Arc::new(Topic::of("t", id));
+            Wanted { topic, partition: 0, offset: 0, leader_epoch: 0, reading: 0 }
+        };
+        let mut session = Session::default();
+        session.set(slot, wanted(before));
+        session.request(version, 1, |_| ());
+        session.answered(&FetchResponse { session_id: 5, ..Default::default() }).unwrap();
+        session.set(slot, wanted(after));
+        session.request(version, 1, |request| {
+            let fetched = request.topics.iter().map(|topic| topic.topic_id).collect();
+            (fetched, request.forgotten_topics_data.iter().map(|topic| topic.topic_id).collect())
+        })
+    }
+
+    #[test]
+    fn a_topic_with_a_new_id_takes_the_place_of_the_old_one_and_is_not_forgotten_by_its_name() {
+        let (before, after) = (Uuid::from_bytes([1; 16]), Uuid::from_bytes([2; 16]));
+        assert_eq!(told_of_a_new_id(TOPIC_IDS), (vec![after], vec![before]));
+        assert_eq!(told_of_a_new_id(TOPIC_IDS - 1), (vec![Uuid::ZERO], Vec::new()));
+    }
 }

@@ -213,7 +213,7 @@ impl Fetcher {
             // Only what was fetched and not given is concerned.
             (Some(to), _) if to.offset >= position.offset => self.partitions.seek(slot, State::Ready, position),
             (Some(to), Some(_)) => self.partitions.seek(slot, State::Ready, to),
-            (None, Some(reset)) => self.partitions.seek(slot, State::Reset(reset), position),
+            (None, Some(reset)) => self.partitions.reset(slot, reset),
             (_, None) => self.fail(slot, Error::Truncated { to }),
         }
     }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::group::{Change, Member, Polling, Wanted};
-use super::offsets::{Commit, Offsets};
+use super::offsets::{Commit, GroupOffsets, Name, Offsets};
 use super::{Consumer, SeekTo};
 use crate::admin::CommittedOffset;
 use crate::error::Error;
@@ -48,9 +48,12 @@ pub(super) struct Subscribed {
     farewell: Option<Farewell>,
 }
 
-/// A commit that has to be done, or to have been tried long enough, before partitions are given up.
+/// Partitions that are given up as soon as a commit is done, or was tried long enough.
 struct Farewell {
+    partitions: Vec<TopicPartition>,
     offsets: Offsets,
+    /// In whose name: the consumer may be another's member by then, or none.
+    name: Option<Name>,
     commit: Option<Commit>,
     again: Option<Pin<Box<Sleep>>>,
     failures: u32,
@@ -79,7 +82,8 @@ impl Consumer {
     /// ```
     ///
     /// A member must call [`recv`](Self::recv) or [`poll`](Self::poll) at least each `max.poll.interval.ms`; until then its
-    /// partitions stay with it, and after that they go to others. What keeps it from being a member at all is told there too.
+    /// partitions stay with it, and after that they go to others. What keeps it from being a member at all, and which topics it
+    /// may not read, is told there too, and tried again after that.
     ///
     /// # Errors
     /// [`Error::Config`] without a `group.id` or a topic.
@@ -95,7 +99,7 @@ impl Consumer {
     /// too. With `group.protocol=consumer` it is the coordinator that matches, in RE2's syntax.
     ///
     /// # Errors
-    /// [`Error::Config`] without a `group.id` or an expression. One that can't be understood is told by
+    /// [`Error::Config`] without a `group.id` or an expression. One that the coordinator can't understand is told by
     /// [`recv`](Self::recv).
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), Error> {
         if pattern.is_empty() {
@@ -108,6 +112,7 @@ impl Consumer {
         if self.config.group.is_none() {
             return Err(Error::config("group.id", "is needed for a subscription"));
         }
+        wanted.check(self.config.membership.protocol)?;
         if let Some(subscribed) = &mut self.subscribed {
             subscribed.member.subscribe(wanted.clone());
             subscribed.wanted = wanted;
@@ -144,7 +149,7 @@ impl Consumer {
 
     /// Leaves the group: commits what was received if the consumer commits by itself, gives up all partitions, and tells the
     /// coordinator, so that others get them at once; those of a static member stay with it for a while. All within
-    /// `default.api.timeout.ms`. When this future is dropped, the rest is left undone.
+    /// `default.api.timeout.ms`. When this future is dropped, the rest is left undone; the partitions are not read any more.
     ///
     /// # Errors
     /// When what was received could not be committed.
@@ -160,15 +165,30 @@ impl Consumer {
 
     /// Leaves the group, if it is a member.
     pub(super) async fn leave(&mut self, until: Instant) -> Result<(), Error> {
-        let Some(mut subscribed) = self.subscribed.take() else { return Ok(()) };
-        let partitions = self.assignment();
-        if subscribed.farewell.is_none() {
-            subscribed.farewell = Some(self.farewell(&partitions, until));
-        }
-        let committed = poll_fn(|cx| self.poll_farewell(&mut subscribed, cx)).await;
-        self.drop_partitions(&partitions);
-        subscribed.member.leave(until.saturating_duration_since(Instant::now())).await;
+        // What is being given up already comes first.
+        let revoked = poll_fn(|cx| self.poll_revoked(until, cx)).await;
+        let Some(Subscribed { member, .. }) = self.subscribed.take() else { return Ok(()) };
+        // From here on nothing is read, also when this is dropped.
+        let mut farewell = self.farewell(self.assignment(), until);
+        self.drop_partitions(&farewell.partitions);
         self.be(None);
+        let committed = poll_fn(|cx| self.poll_farewell(&mut farewell, cx)).await;
+        member.leave(until.saturating_duration_since(Instant::now())).await;
+        revoked.and(committed)
+    }
+
+    /// Ready when nothing is being given up.
+    fn poll_revoked(&mut self, until: Instant, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let Some(mut farewell) = self.subscribed.as_mut().and_then(|subscribed| subscribed.farewell.take()) else {
+            return Poll::Ready(Ok(()));
+        };
+        farewell.until = farewell.until.min(until);
+        let committed = self.poll_farewell(&mut farewell, cx);
+        if committed.is_ready() {
+            self.drop_partitions(&farewell.partitions);
+        } else if let Some(subscribed) = &mut self.subscribed {
+            subscribed.farewell = Some(farewell);
+        }
         committed
     }
 
@@ -189,13 +209,12 @@ impl Consumer {
             match change {
                 Change::Assign(partitions) => self.take_partitions(&partitions),
                 Change::Revoke(partitions) => {
-                    if subscribed.farewell.is_none() {
-                        let until = Instant::now() + self.config.membership.max_poll_interval;
-                        subscribed.farewell = Some(self.farewell(&partitions, until));
-                    }
-                    if let Err(error) = ready!(self.poll_farewell(subscribed, cx)) {
+                    let until = Instant::now() + self.config.membership.max_poll_interval;
+                    let farewell = subscribed.farewell.get_or_insert_with(|| self.farewell(partitions.clone(), until));
+                    if let Err(error) = ready!(self.poll_farewell(farewell, cx)) {
                         tracing::warn!(%error, "offsets of partitions that are given up were not committed");
                     }
+                    subscribed.farewell = None;
                     self.drop_partitions(&partitions);
                 }
                 Change::Lost(partitions) => {
@@ -234,7 +253,7 @@ impl Consumer {
     }
 
     /// What has to be done before these partitions are given up.
-    fn farewell(&mut self, partitions: &[TopicPartition], until: Instant) -> Farewell {
+    fn farewell(&mut self, partitions: Vec<TopicPartition>, until: Instant) -> Farewell {
         tracing::info!(partitions = partitions.len(), "revoked");
         let mut offsets = Offsets::new();
         if self.config.auto_commit {
@@ -244,23 +263,24 @@ impl Consumer {
         if let Some(listener) = &mut self.listener
             && !partitions.is_empty()
         {
-            let told = listener.revoked(partitions);
+            let told = listener.revoked(&partitions);
             offsets.retain(|(partition, _)| told.iter().all(|(other, _)| other != partition));
             offsets.extend(told);
         }
-        Farewell { offsets, commit: None, again: None, failures: 0, until }
+        let name = self.group.as_ref().map(GroupOffsets::name);
+        Farewell { partitions, offsets, name, commit: None, again: None, failures: 0, until }
     }
 
     /// Ready when the offsets are committed, or can't be.
-    fn poll_farewell(&mut self, subscribed: &mut Subscribed, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let (Some(farewell), Some(group)) = (&mut subscribed.farewell, &self.group) else { return Poll::Ready(Ok(())) };
+    fn poll_farewell(&mut self, farewell: &mut Farewell, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let (Some(group), Some(name)) = (&self.group, &farewell.name) else { return Poll::Ready(Ok(())) };
         loop {
             if let Some(again) = &mut farewell.again {
                 ready!(again.as_mut().poll(cx));
                 farewell.again = None;
             }
-            let commit = farewell.commit.get_or_insert_with(|| group.begin(farewell.offsets.clone()));
-            let committed = ready!(Pin::new(commit).poll(cx));
+            let begin = || group.begin_as(name.clone(), farewell.offsets.clone());
+            let committed = ready!(Pin::new(farewell.commit.get_or_insert_with(begin)).poll(cx));
             farewell.commit = None;
             farewell.failures += 1;
             let at = Instant::now() + self.client.config().retry_backoff.after(farewell.failures);
@@ -268,7 +288,6 @@ impl Consumer {
                 farewell.again = Some(Box::pin(sleep_until(at)));
                 continue;
             }
-            subscribed.farewell = None;
             return Poll::Ready(committed);
         }
     }

@@ -248,7 +248,10 @@ impl Classic {
     fn fail(&mut self, error: Error) -> Step {
         tracing::warn!(group = self.config.group, %error, "can't be a member");
         self.lose();
-        self.duties.fatal = Some(error);
+        self.lead.end();
+        self.state = State::Out;
+        self.ask_to_rejoin("the consumer has heard what was wrong");
+        self.duties.halt(error);
         Step::Wait(None)
     }
 
@@ -305,7 +308,7 @@ impl Classic {
 
     /// The coordinator has refused what was asked in this state.
     fn on_refused(&mut self, code: ErrorCode, now: Instant) {
-        let heartbeat = matches!(self.state, State::Stable);
+        let heartbeat = self.has_joined();
         match code {
             ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
             | ErrorCode::COORDINATOR_NOT_AVAILABLE
@@ -313,8 +316,10 @@ impl Classic {
                 self.duties.failed(now);
                 self.try_again();
             }
-            ErrorCode::REBALANCE_IN_PROGRESS if heartbeat => self.ask_to_rejoin("the group is divided anew"),
-            ErrorCode::REBALANCE_IN_PROGRESS => self.try_again(),
+            ErrorCode::REBALANCE_IN_PROGRESS if matches!(self.state, State::Stable) => {
+                self.ask_to_rejoin("the group is divided anew");
+            }
+            ErrorCode::REBALANCE_IN_PROGRESS => self.join_again(),
             ErrorCode::UNKNOWN_MEMBER_ID => {
                 if !heartbeat {
                     self.duties.failed(now);
@@ -328,12 +333,21 @@ impl Classic {
         }
     }
 
+    /// Whether what is under way is a heartbeat, if anything is.
+    fn has_joined(&self) -> bool {
+        matches!(self.state, State::Stable | State::Assigning(_))
+    }
+
     /// What was under way is begun anew: who wanted an assignment joins again.
     fn try_again(&mut self) {
-        if !matches!(self.state, State::Stable) {
-            self.state = State::Out;
-            self.ask_to_rejoin("the group could not be divided");
+        if !self.has_joined() {
+            self.join_again();
         }
+    }
+
+    fn join_again(&mut self) {
+        self.state = State::Out;
+        self.ask_to_rejoin("the group could not be divided");
     }
 }
 
@@ -352,7 +366,7 @@ impl Membership for Classic {
         if matches!(self.state, State::Left) {
             return Step::End;
         }
-        if self.duties.fatal.is_some() {
+        if self.duties.is_halted() {
             return Step::Wait(None);
         }
         if let Some(until) = self.duties.pause(now) {
@@ -360,7 +374,7 @@ impl Membership for Classic {
         }
         if let State::Assigning(members) = &self.state {
             if !self.lead.knows_topics() {
-                return Step::Learn(self.lead.topics().clone());
+                return if now < self.heartbeat_at { Step::Learn(self.heartbeat_at) } else { self.heartbeat(now) };
             }
             match self.lead.assign(self.assignor, members) {
                 Ok(assignments) => self.state = State::Syncing(assignments),
@@ -374,9 +388,11 @@ impl Membership for Classic {
     }
 
     fn received(&mut self, answer: &Answer<'_>, now: Instant) {
+        if self.is_leaving() || matches!(self.state, State::Left) {
+            return;
+        }
         match answer {
             Answer::Leave(_) => return,
-            Answer::Failed(_) if matches!(self.state, State::Left) => return,
             Answer::Failed(error) if error.is_retriable() => {
                 self.duties.failed(now);
                 return self.try_again();
@@ -386,9 +402,6 @@ impl Membership for Classic {
                 return;
             }
             _ => {}
-        }
-        if self.is_leaving() || matches!(self.state, State::Left) {
-            return;
         }
         let code = answer.code();
         match answer {
@@ -412,7 +425,7 @@ impl Membership for Classic {
     fn named(&mut self, _: Vec<(Uuid, String)>, _: Instant) {}
 
     fn watched(&self) -> BTreeSet<String> {
-        self.lead.topics().clone()
+        self.topics.union(self.lead.topics()).cloned().collect()
     }
 
     fn subscribe(&mut self, wanted: Wanted) {

@@ -13,6 +13,8 @@ use milena_protocol::{ErrorCode, Uuid};
 use tokio::time::Instant;
 
 use super::assignor::Topics;
+use super::config::GroupProtocol;
+use super::driver;
 use crate::admin::TopicPartition;
 use crate::backoff::Backoff;
 use crate::error::Error;
@@ -38,15 +40,27 @@ pub(crate) enum Wanted {
     Pattern(String),
 }
 
+impl Wanted {
+    /// # Errors
+    /// [`Error::Config`] for a regular expression that the member can't understand. With the consumer protocol, that is the
+    /// coordinator's to do.
+    pub(crate) fn check(&self, protocol: GroupProtocol) -> Result<(), Error> {
+        match self {
+            Self::Pattern(pattern) if protocol == GroupProtocol::Classic => driver::whole(pattern).map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What a member does next.
 #[derive(Debug)]
 pub(super) enum Step {
     /// It asks the coordinator; [`Membership::received`] hears the answer.
     Send(Request),
-    /// It needs to know these topics; [`Membership::learnt`].
-    Learn(BTreeSet<String>),
-    /// It needs to know the names of these topics; [`Membership::named`].
-    Name(Vec<Uuid>),
+    /// It needs to know the topics that it watches; [`Membership::learnt`]. Nothing else until then.
+    Learn(Instant),
+    /// It needs to know the names of these topics; [`Membership::named`]. Nothing else until then.
+    Name(Vec<Uuid>, Instant),
     /// Nothing until then, or until something happens.
     Wait(Option<Instant>),
     /// It is no member any more, and will not be again.
@@ -124,8 +138,12 @@ pub(super) struct Duties {
     polling: bool,
     /// The consumer did not ask in time: it is no member until it asks again.
     pub(super) expired: bool,
-    /// Why it can't be a member.
-    pub(super) fatal: Option<Error>,
+    /// What the consumer is to hear.
+    error: Option<Error>,
+    /// It can't be a member, and tries again when the consumer has heard why.
+    halted: bool,
+    /// How often it has lost what it had.
+    losses: u64,
     backoff: Backoff,
     failures: u32,
     not_before: Option<Instant>,
@@ -139,7 +157,9 @@ impl Duties {
             max_poll,
             polling: false,
             expired: false,
-            fatal: None,
+            error: None,
+            halted: false,
+            losses: 0,
             backoff,
             failures: 0,
             not_before: None,
@@ -164,6 +184,7 @@ impl Duties {
     }
 
     pub(super) fn tell(&mut self, change: Change) {
+        self.losses += u64::from(matches!(change, Change::Lost(_)));
         self.changes.push_back(change);
     }
 
@@ -174,7 +195,35 @@ impl Duties {
 
     /// Whether the consumer has something to hear.
     pub(super) fn has_news(&self) -> bool {
-        !self.changes.is_empty() || self.fatal.is_some()
+        !self.changes.is_empty() || self.error.is_some()
+    }
+
+    pub(super) fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// The consumer is to hear this. It is a member as before.
+    pub(super) fn report(&mut self, error: Error) {
+        if !self.halted {
+            self.error = Some(error);
+        }
+    }
+
+    /// It can't be a member. Nothing is asked until the consumer has heard why, and has waited a little.
+    pub(super) fn halt(&mut self, error: Error) {
+        (self.error, self.halted) = (Some(error), true);
+    }
+
+    pub(super) fn is_halted(&self) -> bool {
+        self.halted
+    }
+
+    /// What the consumer hears now.
+    pub(super) fn take_error(&mut self, now: Instant) -> Option<Error> {
+        if std::mem::take(&mut self.halted) {
+            self.failed(now);
+        }
+        self.error.take()
     }
 
     /// The consumer has followed it.

@@ -115,8 +115,8 @@ impl Reconciling {
 
     fn fail(&mut self, error: Error) {
         tracing::warn!(group = self.config.group, %error, "can't be a member");
-        self.lose();
-        self.duties.fatal = Some(error);
+        self.rejoin();
+        self.duties.halt(error);
     }
 
     /// The consumer did not ask for records in time: it may hang, and others get what it has.
@@ -196,6 +196,10 @@ impl Reconciling {
     }
 
     fn on_heartbeat(&mut self, response: &ConsumerGroupHeartbeatResponse<'_>) {
+        // The coordinator has heard that it left; it is to join again since.
+        if response.member_epoch < 0 {
+            return;
+        }
         self.duties.succeeded();
         self.epoch = response.member_epoch;
         self.interval = Duration::from_millis(response.heartbeat_interval_ms.max(1).unsigned_abs().into());
@@ -219,10 +223,15 @@ impl Reconciling {
         match code {
             ErrorCode::COORDINATOR_LOAD_IN_PROGRESS
             | ErrorCode::COORDINATOR_NOT_AVAILABLE
-            | ErrorCode::NOT_COORDINATOR
-            | ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
+            | ErrorCode::NOT_COORDINATOR => {
                 self.told = None;
                 self.duties.failed(now);
+            }
+            // It recovers when it may describe the topics.
+            ErrorCode::TOPIC_AUTHORIZATION_FAILED => {
+                self.told = None;
+                self.duties.failed(now);
+                self.duties.report(Error::Broker { code, message: message.map(Into::into) });
             }
             ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::FENCED_MEMBER_EPOCH => {
                 if self.state == State::Joining {
@@ -247,7 +256,7 @@ impl Membership for Reconciling {
             }
             _ => {}
         }
-        if self.duties.fatal.is_some() || self.duties.expired {
+        if self.duties.is_halted() || self.duties.expired {
             return Step::Wait(None);
         }
         if let Some(until) = self.duties.pause(now) {
@@ -262,17 +271,18 @@ impl Membership for Reconciling {
             return self.next(now);
         }
         self.reconcile();
-        let unnamed = self.unnamed();
-        if !unnamed.is_empty() && now >= self.name_at {
-            return Step::Name(unnamed);
-        }
-        let settled = self.duties.is_settled() && self.tell_owned;
-        if settled || self.told.as_ref() != Some(&self.wanted) || now >= self.heartbeat_at {
+        if self.told.as_ref() != Some(&self.wanted) || now >= self.heartbeat_at {
             return self.heartbeat(now);
         }
-        let name_at = (!unnamed.is_empty()).then_some(self.name_at);
         let until = self.heartbeat_at.min(self.duties.poll_until(now));
-        Step::Wait(Some(name_at.map_or(until, |name_at| until.min(name_at))))
+        let unnamed = self.unnamed();
+        if !unnamed.is_empty() && now >= self.name_at {
+            return Step::Name(unnamed, until);
+        }
+        if self.duties.is_settled() && self.tell_owned {
+            return self.heartbeat(now);
+        }
+        Step::Wait(Some(if unnamed.is_empty() { until } else { until.min(self.name_at) }))
     }
 
     fn received(&mut self, answer: &Answer<'_>, now: Instant) {

@@ -35,7 +35,7 @@ pub(super) fn participants(response: &JoinGroupResponse<'_>) -> Vec<Participant>
 impl Lead {
     pub(super) fn begin(&mut self, members: &[Participant]) {
         self.topics = members.iter().flat_map(|member| member.subscription.topics.iter().cloned()).collect();
-        (self.known, self.assigned) = (None, None);
+        (self.known, self.assigned) = (self.topics.is_empty().then(Topics::new), None);
     }
 
     pub(super) fn end(&mut self) {

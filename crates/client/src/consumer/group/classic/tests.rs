@@ -149,7 +149,8 @@ fn a_leader_learns_all_topics_of_the_group_and_divides_again_when_they_grow() {
     let subscribed =
         |names: &[&str]| Subscription { topics: topics(names).into_iter().collect(), ..Default::default() };
     test.joined(1, "range", true, &[("me", subscribed(&["t"])), ("you", subscribed(&["t", "u"]))]);
-    assert!(matches!(test.next(), Step::Learn(names) if names == topics(&["t", "u"])));
+    assert!(matches!(test.next(), Step::Learn(_)));
+    assert_eq!(test.member.watched(), topics(&["t", "u"]));
     test.member.learnt(&known(&[("t", 2), ("u", 1), ("other", 7)]));
     let sync = test.sync();
     let given: Vec<_> =
@@ -164,6 +165,32 @@ fn a_leader_learns_all_topics_of_the_group_and_divides_again_when_they_grow() {
     assert!(matches!(test.next(), Step::Wait(_)));
     assert_eq!(test.take(), Some(Change::Revoke(partitions(&[("t", 0)]))));
     assert_eq!(test.join().reason.as_deref(), Some("partitions of the group's topics have changed"));
+}
+
+#[test]
+fn a_leader_that_can_not_learn_the_topics_stays_alive_until_the_group_is_divided_anew() {
+    let mut test = test(&[]);
+    test.join();
+    let subscription = Subscription { topics: vec!["t".to_owned()], ..Default::default() };
+    test.joined(1, "range", true, &[("me", subscription)]);
+    assert!(matches!(test.next(), Step::Learn(until) if until == test.now + 3 * SECOND));
+    test.heartbeat();
+    test.member.received(&Answer::Heartbeat(HeartbeatResponse::default()), test.now);
+    assert!(matches!(test.next(), Step::Learn(_)));
+    test.heartbeat();
+    test.member.received(&Answer::Failed(Error::timeout("Heartbeat", SECOND, None)), test.now);
+    test.now += 2 * SECOND;
+    assert!(matches!(test.next(), Step::Learn(_)));
+    test.refuse_heartbeat(ErrorCode::REBALANCE_IN_PROGRESS);
+    assert_eq!(test.join().member_id, "me");
+}
+
+#[test]
+fn a_leader_of_who_wants_nothing_needs_no_topics() {
+    let mut test = test(&[]);
+    test.join();
+    test.joined(1, "range", true, &[("me", Subscription::default())]);
+    assert_eq!(test.sync().assignments.len(), 1);
 }
 
 #[test]
@@ -278,8 +305,12 @@ fn what_no_try_can_heal_is_told() {
     for code in codes {
         let mut test = test(&[]);
         test.refuse_join(code);
-        assert_eq!(test.member.duties.fatal.as_ref().and_then(Error::code), Some(code));
         assert!(matches!(test.next(), Step::Wait(None)));
+        let told = test.member.duties.take_error(test.now);
+        assert_eq!(told.and_then(|error| error.code()), Some(code));
+        assert!(matches!(test.next(), Step::Wait(Some(_))));
+        test.now += 2 * SECOND;
+        test.join();
     }
 }
 
@@ -334,6 +365,18 @@ fn a_member_leaves_once_and_a_static_one_stays() {
     let mut test = self::test(&[("group.instance.id", "i")]);
     test.stable(1, "range", &[]);
     test.member.leave();
+    assert!(matches!(test.next(), Step::End));
+}
+
+#[test]
+fn what_fails_while_a_member_is_to_leave_does_not_keep_it() {
+    let mut test = test(&[]);
+    test.stable(1, "range", &[]);
+    test.refuse_heartbeat(ErrorCode::REBALANCE_IN_PROGRESS);
+    test.join();
+    test.member.leave();
+    test.member.received(&Answer::Failed(Error::timeout("JoinGroup", SECOND, None)), test.now);
+    assert!(matches!(test.next(), Step::Send(Request::Leave(_))));
     assert!(matches!(test.next(), Step::End));
 }
 

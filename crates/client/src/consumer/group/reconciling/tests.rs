@@ -83,7 +83,7 @@ impl Test {
         self.heartbeat();
         self.answer(epoch, Some(&[(1, assigned)]));
         self.take();
-        assert!(matches!(self.next(), Step::Name(ids) if ids == [id(1)]));
+        assert!(matches!(self.next(), Step::Name(ids, _) if ids == [id(1)]));
         self.member.named(vec![(id(1), "t".to_owned())], self.now);
         assert!(self.is_waiting());
         assert!(matches!(self.take(), Some(Change::Assign(_))));
@@ -199,8 +199,12 @@ fn what_no_try_can_heal_is_told() {
         let mut test = test(&[]);
         test.heartbeat();
         test.refuse(code);
-        assert_eq!(test.member.duties.fatal.as_ref().and_then(Error::code), Some(code));
         assert!(matches!(test.next(), Step::Wait(None)));
+        let told = test.member.duties.take_error(test.now);
+        assert_eq!(told.and_then(|error| error.code()), Some(code));
+        assert!(matches!(test.next(), Step::Wait(Some(_))));
+        test.now += 2 * SECOND;
+        assert_eq!(test.heartbeat().member_epoch, 0);
     }
 }
 
@@ -223,13 +227,13 @@ fn a_topic_whose_name_is_not_known_waits_while_others_are_taken() {
     test.heartbeat();
     test.answer(1, Some(&[(1, &[0]), (2, &[5])]));
     test.take();
-    assert!(matches!(test.next(), Step::Name(_)));
+    assert!(matches!(test.next(), Step::Name(..)));
     test.member.named(vec![(id(1), "t".to_owned())], test.now);
     assert!(test.is_waiting());
     assert_eq!(test.take(), Some(Change::Assign(partitions(&[("t", 0)]))));
     assert_eq!(owned(&test.heartbeat()), Some(vec![(1, vec![0])]));
     test.now += SECOND;
-    assert!(matches!(test.next(), Step::Name(ids) if ids == [id(2)]));
+    assert!(matches!(test.next(), Step::Name(ids, _) if ids == [id(2)]));
     test.member.named(vec![(id(2), "u".to_owned())], test.now);
     assert!(test.is_waiting());
     assert_eq!(test.take(), Some(Change::Assign(partitions(&[("u", 5)]))));
@@ -246,6 +250,49 @@ fn who_does_not_ask_for_records_in_time_leaves_until_it_asks_again() {
     assert!(matches!(test.next(), Step::Wait(None)));
     assert!(test.member.duties.polls(true, test.now));
     assert_eq!(test.heartbeat().member_epoch, 0);
+}
+
+#[test]
+fn the_answer_to_a_leave_is_not_taken_for_that_to_a_join() {
+    for (settings, epoch) in [(&[][..], -1), (&[("group.instance.id", "i")][..], -2)] {
+        let mut test = test(&[&[("max.poll.interval.ms", "10000")], settings].concat());
+        test.assigned(1, &[0]);
+        test.now += 10 * SECOND;
+        assert_eq!(test.heartbeat().member_epoch, epoch);
+        // The consumer asks again before the answer comes.
+        assert!(test.member.duties.polls(true, test.now));
+        test.answer(epoch, None);
+        assert_eq!(test.take(), Some(Change::Lost(partitions(&[("t", 0)]))));
+        let request = test.heartbeat();
+        assert_eq!((request.member_epoch, owned(&request)), (0, Some(Vec::new())));
+    }
+}
+
+#[test]
+fn heartbeats_go_out_while_names_of_topics_can_not_be_had() {
+    let mut test = test(&[]);
+    test.heartbeat();
+    test.answer(1, Some(&[(1, &[0])]));
+    test.take();
+    let until = test.now + 5 * SECOND;
+    assert!(matches!(test.next(), Step::Name(_, at) if at == until));
+    test.now = until;
+    assert_eq!(test.heartbeat().member_epoch, 1);
+}
+
+#[test]
+fn topics_that_the_member_may_not_describe_are_told_and_it_stays() {
+    let mut test = test(&[]);
+    test.assigned(1, &[0]);
+    for _ in 0..2 {
+        test.now += 5 * SECOND;
+        test.heartbeat();
+        test.refuse(ErrorCode::TOPIC_AUTHORIZATION_FAILED);
+        let told = test.member.duties.take_error(test.now);
+        assert_eq!(told.and_then(|error| error.code()), Some(ErrorCode::TOPIC_AUTHORIZATION_FAILED));
+    }
+    test.now += 2 * SECOND;
+    assert_eq!((test.heartbeat().member_epoch, test.take()), (1, None));
 }
 
 #[test]
