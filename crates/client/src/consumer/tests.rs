@@ -1,6 +1,7 @@
 //! The consumer against brokers that lose connections, forget sessions and move leaders by a seed.
 
 mod fake;
+mod group;
 
 use std::time::Duration;
 
@@ -244,6 +245,40 @@ async fn a_commit_is_tried_again_while_that_can_help_and_an_asynchronous_one_is_
     }
     consumer.commit_sync().await.unwrap();
     assert_eq!(fake.0.lock().committed[&0], 19);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_went_wrong_with_a_partition_is_told_to_who_asks_for_its_position_while_it_is_paused() {
+    let fake = Fake::new(1, 0, 1, 1);
+    let mut consumer = fake.client().consumer().offset_reset(OffsetReset::None).build().unwrap();
+    consumer.assign([at(0)]);
+    consumer.pause([&at(0)]).unwrap();
+    assert!(consumer.poll(Duration::from_secs(1)).await.unwrap().is_none());
+    let error = consumer.position(&at(0)).await.unwrap_err();
+    assert!(matches!(&error, Error::Partition { cause, .. } if matches!(**cause, Error::NoOffset)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offset_that_is_not_in_the_log_is_not_committed() {
+    let fake = Fake::new(1, 0, 2, 1);
+    let mut consumer = fake.client().consumer().group_id("g").auto_commit(false).build().unwrap();
+    consumer.assign(fake.partitions());
+    consumer.seek(&at(0), SeekTo::Offset(1000)).unwrap();
+    consumer.seek(&at(1), SeekTo::Offset(0)).unwrap();
+    fake.0.lock().no_offsets = true;
+    while consumer.poll(Duration::from_secs(1)).await.unwrap().is_some() {}
+    consumer.commit_sync().await.unwrap();
+    let end = fake.0.lock().logs[1].end();
+    assert_eq!(fake.0.lock().committed, [(1, end)].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lag_is_none_whatever_a_broker_says_of_its_log() {
+    let fake = Fake::new(1, 0, 1, 1);
+    fake.0.lock().watermark = Some(i64::MIN);
+    let mut consumer = consumer(&fake);
+    consumer.recv().await.unwrap();
+    assert_eq!(consumer.lag(&at(0)), Some(0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 //! Brokers with logs that never change, which keep fetch sessions as strictly as Apache Kafka does, and lose connections, forget
 //! sessions, move leaders and refuse requests by a seed.
 
+mod group;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use crate::config::ClientConfig;
 use crate::test_peer::{Came, Peer, quick};
 use crate::transport::{Opening, Transport, Transports};
 use crate::{Client, TopicPartition};
+use group::Group;
 
 pub(super) const TOPIC: &str = "t";
 const TOPIC_ID: Uuid = Uuid::from_bytes([1; 16]);
@@ -111,6 +114,19 @@ pub(super) struct State {
     /// What answers to Fetch say, and when the requests came.
     pub(super) throttle_time_ms: i32,
     pub(super) fetched_at: Vec<Instant>,
+    pub(super) group: Group,
+    /// Generation of each commit that came, with partitions and offsets.
+    pub(super) commits: Vec<(i32, Vec<(i32, i64)>)>,
+    /// How long a commit takes.
+    pub(super) commit_delay: Duration,
+    /// Connections are lost by asking for metadata.
+    pub(super) no_metadata: bool,
+    /// What metadata says of the topic.
+    pub(super) topic_code: ErrorCode,
+    /// No offset can be told.
+    pub(super) no_offsets: bool,
+    /// A high watermark other than the end.
+    pub(super) watermark: Option<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -154,6 +170,13 @@ impl Fake {
             empty: Vec::new(),
             throttle_time_ms: 0,
             fetched_at: Vec::new(),
+            group: Group { epoch: 1, ..Group::default() },
+            commits: Vec::new(),
+            commit_delay: Duration::ZERO,
+            no_metadata: false,
+            topic_code: ErrorCode::NONE,
+            no_offsets: false,
+            watermark: None,
         };
         Self(Arc::new(Mutex::new(state)))
     }
@@ -177,8 +200,9 @@ impl Fake {
             // An answer is written by who holds nothing.
             match came.api {
                 ApiKey::API_VERSIONS => peer.answer(request, version, &versions()).await,
+                ApiKey::METADATA if self.0.lock().no_metadata => return,
                 ApiKey::METADATA => {
-                    let response = metadata(&self.0.lock().logs);
+                    let response = self.0.lock().metadata();
                     peer.answer(request, version, &response).await;
                 }
                 ApiKey::FETCH => {
@@ -212,10 +236,15 @@ impl Fake {
                     peer.answer(request, version, &response).await;
                 }
                 ApiKey::OFFSET_COMMIT => {
+                    let delay = self.0.lock().commit_delay;
+                    tokio::time::sleep(delay).await;
                     let response = self.0.lock().commit(&came);
                     peer.answer(request, version, &response).await;
                 }
-                other => panic!("{other} is not served"),
+                other => {
+                    let reply = self.0.lock().group.reply(&came);
+                    reply.unwrap_or_else(|| panic!("{other} is not served")).send(&mut peer, &came).await;
+                }
             }
         }
     }
@@ -334,7 +363,7 @@ impl State {
         let mut data = PartitionData {
             partition_index: partition,
             error_code: code.0,
-            high_watermark: end,
+            high_watermark: self.watermark.unwrap_or(end),
             last_stable_offset: end,
             log_start_offset: log.start,
             ..Default::default()
@@ -358,6 +387,7 @@ impl State {
             let log = &self.logs[asked.partition_index as usize];
             let code = match fate {
                 Fate::Refused(code) => code,
+                _ if self.no_offsets => ErrorCode::OFFSET_NOT_AVAILABLE,
                 _ if log.leader != id => ErrorCode::NOT_LEADER_OR_FOLLOWER,
                 _ => ErrorCode::NONE,
             };
@@ -417,6 +447,8 @@ impl State {
         let request: OffsetCommitRequest<'_> = came.body();
         let code = self.commit_codes.pop().unwrap_or(ErrorCode::NONE);
         let asked = &request.topics[0];
+        let offsets = asked.partitions.iter().map(|partition| (partition.partition_index, partition.committed_offset));
+        self.commits.push((request.generation_id_or_member_epoch, offsets.collect()));
         let partitions = asked.partitions.iter().map(|partition| {
             if code == ErrorCode::NONE {
                 self.committed.insert(partition.partition_index, partition.committed_offset);
@@ -427,6 +459,25 @@ impl State {
         let name = if came.version < 10 { TOPIC.into() } else { "".into() };
         let topic = OffsetCommitResponseTopic { name, topic_id: asked.topic_id, partitions };
         OffsetCommitResponse { topics: vec![topic], ..Default::default() }
+    }
+
+    fn metadata(&self) -> MetadataResponse<'static> {
+        let partition = |(partition_index, log): (i32, &Log)| MetadataResponsePartition {
+            partition_index,
+            leader_id: log.leader,
+            leader_epoch: log.epoch,
+            ..Default::default()
+        };
+        let topic = MetadataResponseTopic {
+            name: Some(TOPIC.into()),
+            topic_id: TOPIC_ID,
+            error_code: self.topic_code.0,
+            partitions: Structs::Items((0..).zip(&self.logs).map(partition).collect()),
+            ..Default::default()
+        };
+        let broker = |id| MetadataResponseBroker { node_id: id, host: "pipe".into(), port: id, ..Default::default() };
+        let brokers = (1..=BROKERS).map(broker).collect();
+        MetadataResponse { brokers, topics: vec![topic], controller_id: 1, ..Default::default() }
     }
 }
 
@@ -443,22 +494,4 @@ fn versions() -> ApiVersionsResponse<'static> {
     let api_keys =
         apis().map(|info| ApiVersion { api_key: info.key.0, min_version: info.min, max_version: info.stable_max() });
     ApiVersionsResponse { api_keys: api_keys.collect(), ..Default::default() }
-}
-
-fn metadata(logs: &[Log]) -> MetadataResponse<'static> {
-    let partition = |(partition_index, log): (i32, &Log)| MetadataResponsePartition {
-        partition_index,
-        leader_id: log.leader,
-        leader_epoch: log.epoch,
-        ..Default::default()
-    };
-    let topic = MetadataResponseTopic {
-        name: Some(TOPIC.into()),
-        topic_id: TOPIC_ID,
-        partitions: Structs::Items((0..).zip(logs).map(partition).collect()),
-        ..Default::default()
-    };
-    let broker = |id| MetadataResponseBroker { node_id: id, host: "pipe".into(), port: id, ..Default::default() };
-    let brokers = (1..=BROKERS).map(broker).collect();
-    MetadataResponse { brokers, topics: vec![topic], controller_id: 1, ..Default::default() }
 }
