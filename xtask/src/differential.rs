@@ -1,5 +1,7 @@
 //! `cargo xtask differential`: the recorded cases and the table of requests against Apache Kafka and Milena.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 use milena_testkit::differential::requests;
 use milena_testkit::differential::runner::{self, Judged, Verdict};
@@ -25,6 +27,26 @@ pub(crate) struct RequestArgs {
     only: Vec<String>,
     #[command(flatten)]
     server: crate::target::Target,
+}
+
+/// Options of `cargo xtask record`.
+#[derive(clap::Args)]
+pub(crate) struct RecordArgs {
+    /// Lines of an id, a tab, and what it asks in words
+    file: PathBuf,
+    #[command(flatten)]
+    server: crate::target::Target,
+}
+
+/// Asks a server cases that are not recorded yet, and prints them as lines of `crates/testkit/data/more-cases.jsonl`.
+pub(crate) fn record(args: &RecordArgs) -> Result<()> {
+    let text = std::fs::read_to_string(&args.file)?;
+    let wanted: Vec<_> = text.lines().filter_map(|line| line.split_once('\t')).collect();
+    let server = args.server.options()?.start()?;
+    runner::record(&server, &wanted, |recorded| match recorded {
+        Ok(case) => println!("{case}"),
+        Err(why) => eprintln!("{why}"),
+    })
 }
 
 /// Asks Apache Kafka and a server the table of requests, and prints what differs.

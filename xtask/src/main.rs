@@ -34,6 +34,8 @@ enum Command {
     Files(files::Args),
     /// Fetches Apache Kafka and runs it on free loopback ports until Ctrl-C
     Oracle(oracle::Args),
+    /// Asks a server cases that are not recorded yet, and prints them as Apache Kafka's answers are recorded
+    Record(differential::RecordArgs),
     /// Asks Apache Kafka and a server the same requests in every version and compares the answers
     Requests(differential::RequestArgs),
     /// Runs every test: format, lints, unit tests, comparisons with Apache Kafka, real clients
@@ -57,6 +59,7 @@ fn run() -> Result<()> {
         Command::Differential(args) => differential::run(&args),
         Command::Files(args) => files::run(&args),
         Command::Oracle(args) => oracle::run(&args),
+        Command::Record(args) => differential::record(&args),
         Command::Requests(args) => differential::requests(&args),
         Command::Test(args) => test::run(&args),
     }

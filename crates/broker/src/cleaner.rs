@@ -246,8 +246,8 @@ struct AtWork<'c> {
 impl Host for AtWork<'_> {
     fn go_on(&mut self, bytes: u64) -> bool {
         let partition = self.partition;
-        let kept = partition.is_retired() || partition.directory().is_offline() || partition.is_moving();
-        if kept || !partition.settings().log.compact || !self.shared.goes_on(self.number) {
+        let must_stop = partition.is_retired() || partition.directory().is_offline() || partition.is_moving();
+        if must_stop || !partition.settings().log.compact || !self.shared.goes_on(self.number) {
             return false;
         }
         let rate = self.shared.live.config.load().log_cleaner_io_max_bytes_per_second();

@@ -15,6 +15,7 @@ use crate::features::{self, Registrations};
 use crate::publisher::Publisher;
 use crate::replica_directories;
 use crate::services::Live;
+use crate::vital;
 
 /// Most changes that wait for their turn.
 const QUEUE: usize = 1000;
@@ -100,8 +101,8 @@ impl Controller {
         clock: Arc<dyn Clock>,
     ) -> std::io::Result<(Self, ControllerHandle)> {
         let (changes, queue) = mpsc::channel(QUEUE);
-        let run = move || run(log, &live, &publisher, &node, &*clock, queue);
-        let thread = std::thread::Builder::new().name("controller".into()).spawn(run)?;
+        let failures = Arc::clone(publisher.storage.failures());
+        let thread = vital::spawn(&failures, "controller", move || run(log, &live, &publisher, &node, &*clock, queue))?;
         Ok((Self { thread }, ControllerHandle { changes }))
     }
 

@@ -36,6 +36,8 @@ pub use verify::{Begin, Support};
 
 use crate::replicas::{Replicas, Topics};
 use crate::services::Live;
+use crate::storage::Failures;
+use crate::vital;
 use alarm::Alarm;
 
 /// What a coordinator does beside answering requests.
@@ -130,7 +132,7 @@ impl Coordinators {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(self: &Arc<Self>) -> std::io::Result<CoordinatorThread> {
+    pub(crate) fn start(self: &Arc<Self>, failures: &Arc<Failures>) -> std::io::Result<CoordinatorThread> {
         let coordinators = Arc::clone(self);
         let run = move || {
             let shared = &coordinators.shared;
@@ -139,7 +141,7 @@ impl Coordinators {
                 shared.alarm.sleep(next.map(|at| at.saturating_sub(shared.ticks_ms())), next);
             }
         };
-        let thread = std::thread::Builder::new().name("coordinator".into()).spawn(run)?;
+        let thread = vital::spawn(failures, "coordinator", run)?;
         Ok(CoordinatorThread { coordinators: Arc::clone(self), thread })
     }
 }
@@ -148,7 +150,7 @@ impl CoordinatorThread {
     /// Ends the thread and all engines: who waits for an answer is sent to another broker.
     pub fn stop(self) {
         self.coordinators.shared.alarm.stop();
-        // A panic in it has been printed; there is nothing more to do.
+        // A panic in it has been told; there is nothing more to do.
         let _ = self.thread.join();
         self.coordinators.all().into_iter().for_each(HostedCoordinator::stop);
     }

@@ -32,7 +32,7 @@ impl Dispatch {
 
     fn serve_one(&self, frame: &mut [u8], peer: &Peer, replies: &mut Replies<'_>) -> Result<(), Refusal> {
         let (header, body_at) = Header::parse(frame)?;
-        let call = Call { header, body: &frame[body_at..], peer };
+        let call = Call { header, body: &frame[body_at..], peer, claim: None };
         let api = match find(&call.header, self.unstable) {
             Ok(api) => api,
             Err(_) if call.header.key == ApiKey::API_VERSIONS => {

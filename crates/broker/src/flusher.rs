@@ -12,6 +12,8 @@ use parking_lot::Mutex;
 
 use crate::disk_threads::DiskThreads;
 use crate::partition::Partition;
+use crate::storage::Failures;
+use crate::vital;
 
 /// Flushes partitions on threads of its own.
 pub struct Flusher {
@@ -51,7 +53,12 @@ impl Flusher {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start_timer(self: &Arc<Self>, delay_ms: i64, interval_ms: i64) -> std::io::Result<Option<FlushTimer>> {
+    pub(crate) fn start_timer(
+        self: &Arc<Self>,
+        delay_ms: i64,
+        interval_ms: i64,
+        failures: &Arc<Failures>,
+    ) -> std::io::Result<Option<FlushTimer>> {
         if interval_ms <= 0 || interval_ms == i64::MAX {
             return Ok(None);
         }
@@ -64,7 +71,7 @@ impl Flusher {
                 wait = every;
             }
         };
-        let thread = std::thread::Builder::new().name("flush-timer".into()).spawn(run)?;
+        let thread = vital::spawn(failures, "flush-timer", run)?;
         Ok(Some(FlushTimer { stop, thread }))
     }
 
@@ -93,7 +100,7 @@ impl FlushTimer {
     /// Ends the thread.
     pub fn stop(self) {
         drop(self.stop);
-        // A panic in it has been printed; there is nothing more to do.
+        // A panic in it has been told; there is nothing more to do.
         let _ = self.thread.join();
     }
 }

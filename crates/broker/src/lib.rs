@@ -30,6 +30,7 @@ pub mod services;
 pub mod session;
 pub mod settings;
 pub mod storage;
+mod vital;
 
 #[cfg(test)]
 mod test_image;

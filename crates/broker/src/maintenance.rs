@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use milena_log::Checkpoint;
 use parking_lot::Mutex;
@@ -16,6 +16,7 @@ use crate::replicas::Replicas;
 use crate::retention;
 use crate::services::Live;
 use crate::storage::Storage;
+use crate::vital;
 
 /// How often the thread looks for what is due.
 const TICK: Duration = Duration::from_secs(1);
@@ -69,6 +70,7 @@ impl Maintenance {
         let (wake, woken) = mpsc::sync_channel(1);
         let wants = Arc::new(Wants { wake, stop: AtomicBool::new(false), log_starts: Mutex::default() });
         let handle = MaintenanceHandle(Arc::clone(&wants));
+        let failures = Arc::clone(storage.failures());
         let run = move || {
             let mut work = Work::new(storage, replicas, live, controller);
             loop {
@@ -83,7 +85,7 @@ impl Maintenance {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("maintenance".into()).spawn(run)?;
+        let thread = vital::spawn(&failures, "maintenance", run)?;
         Ok(Self { handle, thread })
     }
 
@@ -96,7 +98,7 @@ impl Maintenance {
     pub fn stop(self) {
         self.handle.0.stop.store(true, Ordering::Release);
         self.handle.0.wake();
-        // A panic in it has been printed; there is nothing more to do.
+        // A panic in it has been told; there is nothing more to do.
         let _ = self.thread.join();
     }
 }
@@ -116,28 +118,27 @@ struct Work {
     retention: Timer,
 }
 
-/// Says when something is due that is done again and again.
+/// Says when something is due that is done again and again. Times are those of the monotonic clock.
 struct Timer {
-    last: Instant,
-    wait: Duration,
+    due: Duration,
 }
 
 impl Timer {
-    /// Due the first time after this long, ms.
-    fn first_after(ms: i64) -> Self {
-        Self { last: Instant::now(), wait: millis(ms) }
+    /// Due at `now` plus this long, ms.
+    fn after(now: Duration, ms: i64) -> Self {
+        Self { due: now.saturating_add(millis(ms)) }
     }
 
     /// Until it is due.
-    fn left(&self) -> Duration {
-        self.wait.saturating_sub(self.last.elapsed())
+    fn left(&self, now: Duration) -> Duration {
+        self.due.saturating_sub(now)
     }
 
     /// Whether it is due; then it is again after this long, ms.
-    fn is_due(&mut self, again_ms: i64) -> bool {
-        let due = self.left().is_zero();
+    fn is_due(&mut self, now: Duration, again_ms: i64) -> bool {
+        let due = self.left(now).is_zero();
         if due {
-            *self = Self::first_after(again_ms);
+            *self = Self::after(now, again_ms);
         }
         due
     }
@@ -145,20 +146,21 @@ impl Timer {
 
 impl Work {
     fn new(storage: Arc<Storage>, replicas: Arc<Replicas>, live: Arc<Live>, controller: ControllerHandle) -> Self {
-        let config = live.config.load();
+        let (config, now) = (live.config.load(), storage.monotonic());
         let delay_ms = config.log_initial_task_delay_ms();
-        let high_watermark = Timer::first_after(config.replica_high_watermark_checkpoint_interval_ms());
-        let expiry = Timer::first_after(config.producer_id_expiration_check_interval_ms().into());
+        let high_watermark = Timer::after(now, config.replica_high_watermark_checkpoint_interval_ms());
+        let expiry = Timer::after(now, config.producer_id_expiration_check_interval_ms().into());
         drop(config);
-        let [recovery_point, log_start, retention] = [delay_ms; 3].map(Timer::first_after);
+        let [recovery_point, log_start, retention] = [delay_ms; 3].map(|ms| Timer::after(now, ms));
         let checkpoints = [high_watermark, recovery_point, log_start];
-        let tick = Timer { last: Instant::now(), wait: TICK };
+        let tick = Timer { due: now + TICK };
         Self { storage, replicas, live, controller, tick, checkpoints, expiry, retention }
     }
 
     /// Until the next tick.
     fn pause(&self) -> Duration {
-        self.tick.left().min(self.retention.left())
+        let now = self.storage.monotonic();
+        self.tick.left(now).min(self.retention.left(now))
     }
 
     fn keep_log_starts(&self, wants: &Wants) {
@@ -173,7 +175,8 @@ impl Work {
     }
 
     fn tick(&mut self) {
-        self.tick = Timer { last: Instant::now(), wait: TICK };
+        let now = self.storage.monotonic();
+        self.tick = Timer { due: now + TICK };
         self.storage.delete_due();
         self.storage.sync_created();
         self.storage.mover().retry_stalled();
@@ -182,7 +185,7 @@ impl Work {
             // Partitions are made by the controller's thread, which tries again after each change.
             self.controller.try_change(|_| Vec::new());
         }
-        if self.retention.is_due(self.live.config.load().log_retention_check_interval_ms()) {
+        if self.retention.is_due(now, self.live.config.load().log_retention_check_interval_ms()) {
             self.delete_old_segments();
         }
         let config = self.live.config.load();
@@ -194,11 +197,11 @@ impl Work {
         let expiry_ms = config.producer_id_expiration_check_interval_ms();
         drop(config);
         for (at, (which, interval_ms)) in every.into_iter().enumerate() {
-            if self.checkpoints[at].is_due(interval_ms) {
+            if self.checkpoints[at].is_due(now, interval_ms) {
                 self.checkpoint(which);
             }
         }
-        if self.expiry.is_due(expiry_ms.into()) {
+        if self.expiry.is_due(now, expiry_ms.into()) {
             let now_ms = self.storage.now_ms();
             self.replicas.topics().partitions().for_each(|partition| partition.log().expire_producers(now_ms));
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use milena_io::Clock;
 use parking_lot::{Condvar, Mutex};
@@ -33,8 +33,8 @@ pub struct Mover {
 struct State {
     /// Bytes a second, over all threads (`replica.alter.log.dirs.io.max.bytes.per.second`).
     rate: u64,
-    /// When the next piece may be copied.
-    free_at: Instant,
+    /// When the next piece may be copied, by the monotonic clock.
+    free_at: Duration,
     /// Those that lack nothing.
     caught_up: Vec<Arc<Partition>>,
     /// Those that can't go on now.
@@ -44,7 +44,7 @@ struct State {
 impl Mover {
     /// One that has threads when there is something to copy.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let (free_at, rate) = (Instant::now(), UNLIMITED);
+        let (free_at, rate) = (clock.monotonic(), UNLIMITED);
         let state = State { rate, free_at, caught_up: Vec::new(), stalled: Vec::new() };
         Self {
             threads: DiskThreads::new("mover", 1),
@@ -61,7 +61,7 @@ impl Mover {
         self.threads.set_most(threads);
         let mut state = self.state.lock();
         state.rate = u64::try_from(bytes_per_second).unwrap_or(0).max(1);
-        state.free_at = Instant::now();
+        state.free_at = self.clock.monotonic();
         self.changed.notify_all();
     }
 
@@ -111,7 +111,8 @@ impl Mover {
         self.changed.notify_all();
         drop(state);
         self.threads.stop();
-        *self.state.lock() = State { rate: 1, free_at: Instant::now(), caught_up: Vec::new(), stalled: Vec::new() };
+        let free_at = self.clock.monotonic();
+        *self.state.lock() = State { rate: 1, free_at, caught_up: Vec::new(), stalled: Vec::new() };
     }
 
     /// A thread's turn: copies until nothing is missing.
@@ -154,14 +155,13 @@ impl Mover {
             return;
         }
         let takes = Duration::from_secs_f64(copied as f64 / state.rate as f64);
-        state.free_at = state.free_at.max(Instant::now()).checked_add(takes).unwrap_or(state.free_at);
+        state.free_at = state.free_at.max(self.clock.monotonic()).checked_add(takes).unwrap_or(state.free_at);
         loop {
-            let now = Instant::now();
-            if now >= state.free_at || self.stopping.load(Ordering::Acquire) || future.is_dropped() {
+            let left = state.free_at.saturating_sub(self.clock.monotonic());
+            if left.is_zero() || self.stopping.load(Ordering::Acquire) || future.is_dropped() {
                 return;
             }
-            let until = state.free_at.min(now + GLANCE);
-            self.changed.wait_until(&mut state, until);
+            self.changed.wait_for(&mut state, left.min(GLANCE));
         }
     }
 }

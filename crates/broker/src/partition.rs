@@ -22,7 +22,6 @@ use crate::settings::PartitionSettings;
 use crate::storage::Directory;
 use flush::Flushes;
 pub use future::FutureReplica;
-pub(crate) use read::MOST_LOOKS;
 pub use read::{FetchedSlice, Isolation};
 
 /// The name and id of a topic, shared by its partitions.

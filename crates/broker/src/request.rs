@@ -58,6 +58,8 @@ pub struct Call<'a> {
     pub body: &'a [u8],
     /// Who sent it.
     pub peer: &'a Peer,
+    /// What its decoded form counts in while the request waits for its answer.
+    pub claim: Option<&'a Claim>,
 }
 
 impl<'a> Call<'a> {
@@ -66,7 +68,12 @@ impl<'a> Call<'a> {
     /// # Errors
     /// [`Refusal::Malformed`] when the body is not one of this version. Bytes after it are ignored, as by Kafka.
     pub fn request<M: Message<'a>>(&self) -> Result<M, Refusal> {
-        Ok(M::decode(&mut Reader::new(self.body), self.header.version)?)
+        let mut reader = Reader::new(self.body);
+        let request = M::decode(&mut reader, self.header.version)?;
+        if let Some(claim) = self.claim {
+            claim.add(reader.array_bytes() as u64);
+        }
+        Ok(request)
     }
 
     /// Puts a response onto `out`.
@@ -104,22 +111,28 @@ pub struct OwnedRequest {
     header: Header<'static>,
     body: Box<[u8]>,
     peer: Peer,
-    _claim: Claim,
+    claim: Claim,
 }
 
 impl OwnedRequest {
-    /// Copies a request out of its connection's buffer. As long as there is the copy, it counts among received bytes.
+    /// Copies a request out of its connection's buffer. As long as there is the copy, it counts among received bytes, and so does what is
+    /// decoded of it.
     pub fn new(call: &Call<'_>, replies: &Replies<'_>) -> Self {
         let Header { key, version, correlation_id, ref client_id } = call.header;
         let client_id = client_id.as_deref().map(|id| Cow::Owned(id.to_owned()));
         let header = Header { key, version, correlation_id, client_id };
-        Self { header, body: call.body.into(), peer: call.peer.clone(), _claim: replies.claim(call.body.len()) }
+        Self { header, body: call.body.into(), peer: call.peer.clone(), claim: replies.claim(call.body.len()) }
     }
 
     /// The request, borrowed.
     pub fn call(&self) -> Call<'_> {
         let client_id = self.header.client_id.as_deref().map(Cow::Borrowed);
-        Call { header: Header { client_id, ..self.header }, body: &self.body, peer: &self.peer }
+        Call {
+            header: Header { client_id, ..self.header },
+            body: &self.body,
+            peer: &self.peer,
+            claim: Some(&self.claim),
+        }
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use milena_log::{Due, Log, LogError};
-use parking_lot::MutexGuard;
+use milena_log::{Due, Log, LogError, LogView};
 
-use crate::partition::{MOST_LOOKS, Partition};
+use crate::partition::Partition;
 use crate::storage::Storage;
 
 /// Takes the oldest segments that are due out of a partition's log; their files go after `file.delete.delay.ms`.
@@ -19,7 +18,9 @@ pub fn delete_old_segments(partition: &Arc<Partition>, storage: &Storage) -> Res
     if partition.is_retired() || partition.log().is_poisoned() {
         return Ok(Due::default());
     }
-    let (mut log, due) = due_segments(partition, now_ms)?;
+    let due = |view: &LogView| view.due_segments(partition.high_watermark(), now_ms);
+    let (due, mut log) = partition.look(Log::view_of_all, due);
+    let due = due?;
     if due.count() == 0 || partition.is_retired() {
         return Ok(Due::default());
     }
@@ -41,21 +42,6 @@ pub fn delete_old_segments(partition: &Arc<Partition>, storage: &Storage) -> Res
         Err(_) if partition.is_retired() => Ok(Due::default()),
         removed => removed.map(|()| due),
     }
-}
-
-/// The segments that are due, and the log, which is as it was when they were looked for.
-fn due_segments(partition: &Partition, now_ms: i64) -> Result<(MutexGuard<'_, Log>, Due), LogError> {
-    for _ in 0..MOST_LOOKS {
-        let view = partition.log().view_of_all();
-        let due = view.due_segments(partition.high_watermark(), now_ms);
-        let log = partition.log();
-        if log.is_intact(&view) {
-            return Ok((log, due?));
-        }
-    }
-    let log = partition.log();
-    let due = log.due_segments(partition.high_watermark(), now_ms)?;
-    Ok((log, due))
 }
 
 /// [`delete_old_segments`] for who can only tell of a failure.

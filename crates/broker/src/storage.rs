@@ -128,6 +128,11 @@ impl Storage {
             || self.mover.has_caught_up()
     }
 
+    /// Where failures are told that the node can't go on with.
+    pub(crate) fn failures(&self) -> &Arc<Failures> {
+        &self.failures
+    }
+
     /// # Errors
     /// Why the broker can't go on.
     pub fn check(&self) -> Result<(), Fatal> {

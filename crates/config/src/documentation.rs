@@ -109,6 +109,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_key_that_milena_acts_on_is_not_described_by_its_type() {
+        let catalogs = [definition::broker(), definition::topic(), definition::group(), definition::client_metrics()];
+        for key in catalogs.into_iter().flat_map(Catalog::iter).filter(|key| key.effective) {
+            assert!(!line(key).starts_with(key.name), "{}", key.name);
+        }
+    }
+
+    #[test]
     fn every_line_of_the_table_has_a_key_and_every_key_a_line() {
         let catalogs = [
             ("broker", definition::broker()),

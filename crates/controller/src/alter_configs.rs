@@ -3,8 +3,6 @@
 
 mod resource;
 
-use std::collections::HashSet;
-
 use milena_config::alter::{Edit, Operation};
 use milena_protocol::messages::{
     AlterConfigsRequest, AlterConfigsResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
@@ -15,6 +13,7 @@ use milena_protocol::{ErrorCode, Str};
 use crate::config_records::clear_elr_records;
 use crate::error::ApiError;
 use crate::limits::check_records;
+use crate::repeated::Repeated;
 use crate::view::{Records, View};
 
 /// Decides an AlterConfigs request. Each resource is altered or refused as a whole; one that occurs twice is refused.
@@ -116,16 +115,10 @@ fn decide<'a>(
     alterations: Vec<Alteration<'a, '_>>,
     validate_only: bool,
 ) -> (Records, Vec<AlterOutcome<'a>>) {
-    let (mut seen, mut repeated) = (HashSet::new(), HashSet::new());
-    for alteration in &alterations {
-        let resource = (alteration.kind, &*alteration.name);
-        if !seen.insert(resource) {
-            repeated.insert(resource);
-        }
-    }
+    let repeated = Repeated::of(alterations.iter().map(|alteration| (alteration.kind, &alteration.name)));
     let mut records = Vec::new();
     let decide = |alteration: &Alteration<'a, '_>| {
-        let error = if repeated.contains(&(alteration.kind, &*alteration.name)) {
+        let error = if repeated.contains((alteration.kind, &alteration.name)) {
             ApiError::new(ErrorCode::INVALID_REQUEST, "Each resource must appear at most once.")
         } else {
             match resource::alter(view, alteration) {

@@ -1,18 +1,17 @@
 //! CreatePartitions: more partitions for topics that exist.
 
-use std::collections::HashSet;
-
 use milena_io::Rng;
 use milena_metadata::Topic;
-use milena_protocol::ErrorCode;
 use milena_protocol::messages::create_partitions_request::{CreatePartitionsAssignment, CreatePartitionsTopic};
 use milena_protocol::messages::create_partitions_response::CreatePartitionsTopicResult;
 use milena_protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
+use milena_protocol::{ErrorCode, Str};
 
 use crate::assignment::{Replicas, check_manual, nobody_leads, partition_record};
 use crate::error::ApiError;
-use crate::limits::{MAX_RECORDS, check_records};
+use crate::limits::{check_partitions, check_records};
 use crate::placement::place;
+use crate::repeated::Repeated;
 use crate::view::{Records, View};
 
 /// Decides a CreatePartitions request: topics grow or are refused on their own; a request that is too large or too late
@@ -24,8 +23,9 @@ pub fn create_partitions<'a>(
     request: &CreatePartitionsRequest<'a>,
     rng: &mut dyn Rng,
 ) -> (Records, CreatePartitionsResponse<'a>) {
-    let (records, results) = decide(view, request, rng)
-        .unwrap_or_else(|error| (Vec::new(), request.topics.iter().map(|topic| result(topic, Err(&error))).collect()));
+    let (records, results) = decide(view, request, rng).unwrap_or_else(|error| {
+        (Vec::new(), request.topics.iter().map(|topic| result(&topic.name, Err(&error))).collect())
+    });
     (records, CreatePartitionsResponse { results, ..CreatePartitionsResponse::default() })
 }
 
@@ -34,14 +34,10 @@ fn decide<'a>(
     request: &CreatePartitionsRequest<'a>,
     rng: &mut dyn Rng,
 ) -> Result<(Records, Vec<CreatePartitionsTopicResult<'a>>), ApiError> {
-    let (mut seen, mut repeated, mut results) = (HashSet::new(), HashSet::new(), Vec::new());
-    for topic in &request.topics {
-        if !seen.insert(&*topic.name) && repeated.insert(&*topic.name) {
-            let error = ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic name.");
-            results.push(result(topic, Err(&error)));
-        }
-    }
-    let wanted = request.topics.iter().filter(|topic| !repeated.contains(&*topic.name));
+    let repeated = Repeated::of(request.topics.iter().map(|topic| &topic.name));
+    let twice = ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic name.");
+    let mut results: Vec<_> = repeated.in_order.iter().map(|name| result(name, Err(&twice))).collect();
+    let wanted = request.topics.iter().filter(|topic| !repeated.contains(&topic.name));
     let wanted: Vec<&CreatePartitionsTopic<'a>> = wanted.collect();
     if wanted.is_empty() {
         return Ok((Vec::new(), results));
@@ -53,7 +49,7 @@ fn decide<'a>(
     let mut records = Vec::new();
     for topic in wanted {
         let made = grow(view, topic, rng);
-        results.push(result(topic, made.as_ref().map(|_| ())));
+        results.push(result(&topic.name, made.as_ref().map(|_| ())));
         records.extend(made.unwrap_or_default());
         check_records(&records)?;
     }
@@ -63,9 +59,9 @@ fn decide<'a>(
     Ok((records, results))
 }
 
-fn result<'a>(topic: &CreatePartitionsTopic<'a>, outcome: Result<(), &ApiError>) -> CreatePartitionsTopicResult<'a> {
+fn result<'a>(name: &Str<'a>, outcome: Result<(), &ApiError>) -> CreatePartitionsTopicResult<'a> {
     CreatePartitionsTopicResult {
-        name: topic.name.clone(),
+        name: name.clone(),
         error_code: outcome.err().map_or(ErrorCode::NONE, |error| error.code).0,
         error_message: outcome.err().and_then(|error| error.message.clone()),
     }
@@ -76,10 +72,7 @@ fn check_partition_count(view: View<'_>, topics: &[&CreatePartitionsTopic<'_>]) 
         let present = view.image.topics().get(&topic.name)?.partitions.len();
         u64::try_from(topic.count).ok()?.checked_sub(present as u64)
     };
-    if topics.iter().filter_map(additional).sum::<u64>() <= MAX_RECORDS as u64 {
-        return Ok(());
-    }
-    Err(ApiError::new(ErrorCode::POLICY_VIOLATION, "Excessively large number of additional partitions per request."))
+    check_partitions(topics.iter().filter_map(additional).sum(), "additional partitions")
 }
 
 /// The records of a topic's new partitions.
@@ -138,16 +131,10 @@ fn manually_assigned(
 }
 
 fn assigned(view: View<'_>, topic: &Topic, additional: usize, rng: &mut dyn Rng) -> Result<Vec<Replicas>, ApiError> {
-    let refuse = |message: String| ApiError::new(ErrorCode::INVALID_REPLICATION_FACTOR, message);
     let factor = i16::try_from(replication_factor(topic)).unwrap_or(i16::MAX);
-    let placed = place(view.image, additional, factor, rng).map_err(|error| refuse(error.to_string()))?;
-    let placed: Vec<Replicas> = placed.into_iter().map(|replicas| Replicas::new(view.image, replicas)).collect();
-    if placed.iter().all(Replicas::has_leader) {
-        return Ok(placed);
-    }
-    Err(refuse(format!(
-        "Unable to replicate the partition {factor} time(s): All brokers are currently fenced or in controlled shutdown."
-    )))
+    let placed = place(view.image, additional, factor, rng)
+        .map_err(|error| ApiError::new(ErrorCode::INVALID_REPLICATION_FACTOR, error.to_string()))?;
+    Ok(placed.into_iter().map(|replicas| Replicas::new(view.image, replicas)).collect())
 }
 
 #[cfg(test)]

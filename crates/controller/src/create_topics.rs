@@ -15,9 +15,10 @@ use milena_protocol::{ErrorCode, Uuid};
 use crate::assignment::{Replicas, check_manual, nobody_leads, partition_record};
 use crate::config_records::{MAX_VALUE_LENGTH, clear_elr_records, value_too_long};
 use crate::error::ApiError;
-use crate::limits::{MAX_RECORDS, check_records};
+use crate::limits::{check_partitions, check_records};
 use crate::name::{has_collision_characters, unified, validate_topic_name};
 use crate::placement::place;
+use crate::repeated::Repeated;
 use crate::view::{Records, View};
 
 /// The topic that the quorum keeps for itself.
@@ -68,7 +69,7 @@ fn decide<'a>(
     request: &CreateTopicsRequest<'a>,
     rng: &mut dyn Rng,
 ) -> Result<(Records, Vec<CreatableTopicResult<'a>>), ApiError> {
-    let (duplicates, repeated) = duplicates(request);
+    let repeated = Repeated::of(request.topics.iter().map(|topic| &topic.name).filter(|name| *name != METADATA_TOPIC));
     let wanted = |t: &&CreatableTopic<'a>| t.name != METADATA_TOPIC && !repeated.contains(&t.name);
     let wanted: Vec<&CreatableTopic<'a>> = request.topics.iter().filter(wanted).collect();
     let mut records = Vec::new();
@@ -87,8 +88,8 @@ fn decide<'a>(
             check_records(&records)?;
         }
     }
-    for name in duplicates {
-        results.push(refused(&name, &ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic name.")));
+    for name in repeated.in_order {
+        results.push(refused(name, &ApiError::new(ErrorCode::INVALID_REQUEST, "Duplicate topic name.")));
     }
     if let Some(topic) = request.topics.iter().find(|t| t.name == METADATA_TOPIC) {
         results.push(refused(&topic.name, &prohibited()));
@@ -99,27 +100,13 @@ fn decide<'a>(
     Ok((records, results))
 }
 
-/// Names that occur more than once, each once, in the order of their second occurrence.
-fn duplicates<'a>(request: &CreateTopicsRequest<'a>) -> (Vec<Cow<'a, str>>, HashSet<Cow<'a, str>>) {
-    let (mut seen, mut repeated, mut duplicates) = (HashSet::new(), HashSet::new(), Vec::new());
-    for topic in request.topics.iter().filter(|t| t.name != METADATA_TOPIC) {
-        if !seen.insert(&*topic.name) && repeated.insert(topic.name.clone()) {
-            duplicates.push(topic.name.clone());
-        }
-    }
-    (duplicates, repeated)
-}
-
 fn check_partition_count(view: View<'_>, topics: &[&CreatableTopic<'_>]) -> Result<(), ApiError> {
     let count = |topic: &&CreatableTopic<'_>| match topic.num_partitions {
         _ if !topic.assignments.is_empty() => topic.assignments.len() as u64,
         -1 => u64::from(view.config.num_partitions().unsigned_abs()),
         count => u64::try_from(count).unwrap_or(0),
     };
-    if topics.iter().map(count).sum::<u64>() <= MAX_RECORDS as u64 {
-        return Ok(());
-    }
-    Err(ApiError::new(ErrorCode::POLICY_VIOLATION, "Excessively large number of partitions per request."))
+    check_partitions(topics.iter().map(count).sum(), "partitions")
 }
 
 fn refused<'a>(name: &Cow<'a, str>, error: &ApiError) -> CreatableTopicResult<'a> {
@@ -286,11 +273,7 @@ fn assigned(view: View<'_>, topic: &CreatableTopic<'_>, rng: &mut dyn Rng) -> Re
         ApiError::new(ErrorCode::INVALID_REPLICATION_FACTOR, message)
     };
     let placed = place(view.image, partitions, replication_factor, rng).map_err(|e| refuse(e.to_string()))?;
-    let placed: Vec<Replicas> = placed.into_iter().map(|replicas| Replicas::new(view.image, replicas)).collect();
-    if !placed.iter().all(Replicas::has_leader) {
-        return Err(refuse("All brokers are currently fenced or in controlled shutdown.".to_owned()));
-    }
-    Ok(placed)
+    Ok(placed.into_iter().map(|replicas| Replicas::new(view.image, replicas)).collect())
 }
 
 /// What the topic's configuration is. Values that were given are told as they were written, not as they are understood.

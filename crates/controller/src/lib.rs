@@ -27,6 +27,7 @@ mod name;
 mod placement;
 mod producer_ids;
 mod reassignments;
+mod repeated;
 #[cfg(test)]
 mod testing;
 mod unregister_broker;

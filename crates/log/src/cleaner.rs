@@ -31,10 +31,8 @@ use transactions::Transactions;
 
 use crate::aborted::AbortedTxn;
 use crate::error::{IoContext, LogError};
-use crate::log::{Log, LogView, Version};
+use crate::log::{Log, LogView, Version, look};
 
-/// How often segments may come or go under a look into the log without its lock.
-const MOST_LOOKS: usize = 4;
 /// Least length of a buffer: a batch header must fit in.
 const LEAST_BUFFER: usize = 4 << 10;
 
@@ -182,7 +180,7 @@ impl Round<'_> {
         let mut source = self.source(base_offset)?;
         let Task { first_dirty, end, .. } = self.task;
         if first_dirty > base_offset {
-            source.position = look(self.log, |log| log.view_below(end), |view| view.position_of(first_dirty))?;
+            source.position = look(self.log, |log| log.view_below(end), |view| view.position_of(first_dirty)).0?;
         }
         Ok(source)
     }
@@ -222,7 +220,7 @@ impl Cleaner {
         #[expect(clippy::disallowed_methods, reason = "the time is told, nothing is decided by it")]
         let begun = Instant::now();
         let config = std::sync::Arc::clone(log.lock().config());
-        let segments = look(log, |log| log.view_below(task.end), LogView::sizes)?;
+        let segments = look(log, |log| log.view_below(task.end), LogView::sizes).0?;
         let first = segments.partition_point(|segment| segment.base_offset <= task.first_dirty).saturating_sub(1);
         let mut round = Round {
             log,
@@ -381,26 +379,9 @@ impl Cleaner {
     }
 }
 
-/// Looks into a log without holding it, unless segments come or go under it again and again.
-fn look<T>(
-    log: &Mutex<Log>,
-    view: impl Fn(&Log) -> LogView,
-    look: impl Fn(&LogView) -> crate::Result<T>,
-) -> crate::Result<T> {
-    for _ in 0..MOST_LOOKS {
-        let view = view(&log.lock());
-        let found = look(&view);
-        if log.lock().is_intact(&view) {
-            return found;
-        }
-    }
-    let log = log.lock();
-    look(&view(&log))
-}
-
 /// The aborted transactions with records in a range of offsets, and perhaps others. The marker of each stands at or above `start`.
 fn aborted_between(log: &Mutex<Log>, start: i64, end: i64) -> crate::Result<Vec<AbortedTxn>> {
-    look(log, |log| log.view_of_aborted_from(start), |view| view.aborted_between(start, end))
+    look(log, |log| log.view_of_aborted_from(start), |view| view.aborted_between(start, end)).0
 }
 
 /// Adds a piece; one that follows the last makes it longer.

@@ -32,7 +32,7 @@ pub use epochs::{EpochEnd, EpochEntry};
 pub use error::{LogError, Result};
 pub use log::{
     Appended, Cleanable, CleaningLimits, Due, Flush, Log, LogView, Marker, Missing, OpenParams, Recovery, Removal,
-    Slice, TimestampOffset,
+    Slice, TimestampOffset, look,
 };
 pub use names::{DirKind, PartitionDirName};
 pub use partition_metadata::{read_topic_id, sync_topic_id, write_topic_id, write_topic_id_unsynced};

@@ -40,7 +40,7 @@ pub use remove::Removal;
 pub use retention::Due;
 pub use timestamps::TimestampOffset;
 pub use transactions::Marker;
-pub use view::LogView;
+pub use view::{LogView, look};
 
 /// One partition's log, exactly as Kafka keeps it on disk. Not synchronised: appends need `&mut`, reads `&`.
 ///

@@ -5,7 +5,8 @@ use std::io;
 
 use crc_fast::{CrcAlgorithm, Digest};
 use milena_io::File;
-use milena_records::{BATCH_OVERHEAD, Batch, EndTransaction};
+use milena_records::layout::{ATTRIBUTES_AT, BATCH_OVERHEAD, MAGIC, MAGIC_AT};
+use milena_records::{Batch, EndTransaction};
 
 use crate::epochs::EpochCache;
 use crate::error::{IoContext, Result};
@@ -17,10 +18,6 @@ use crate::segment::{Indexes, Segment};
 
 /// Bytes read at once.
 const BUFFER: usize = 256 << 10;
-/// Where the checksum's range begins in a batch.
-const CRC_FROM: u64 = 21;
-/// Where the magic stands in a batch.
-const MAGIC_AT: usize = 16;
 /// Times that the bytes behind damage are summed at most to find a sound batch in them.
 const MOST_SUMMED: u64 = 16;
 
@@ -154,7 +151,7 @@ pub(crate) fn sound_behind(file: &dyn File, from: u64, end: u64, least: i64) -> 
     let Some(mut at) = skip_hole(file, from)? else { return Ok(false) };
     while at + BATCH_OVERHEAD as u64 <= end {
         let bytes = window.at(at, BATCH_OVERHEAD)?;
-        let magic = bytes.iter().skip(MAGIC_AT).position(|byte| byte.cast_signed() == milena_records::MAGIC);
+        let magic = bytes.iter().skip(MAGIC_AT).position(|byte| byte.cast_signed() == MAGIC);
         let Some(ahead) = magic else {
             let behind = at + (bytes.len() - MAGIC_AT) as u64;
             let Some(next) = skip_hole(file, behind)? else { return Ok(false) };
@@ -199,7 +196,7 @@ pub(crate) fn check_batch(
         Err(reason) => return Ok(Err(reason)),
     };
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-    let mut at = position + CRC_FROM;
+    let mut at = position + ATTRIBUTES_AT as u64;
     while at < header.end() {
         let left = (header.end() - at) as usize;
         let bytes = window.at(at, 1)?;

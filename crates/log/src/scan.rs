@@ -3,15 +3,17 @@
 use std::io;
 
 use milena_io::File;
-use milena_records::{BATCH_OVERHEAD, Batch, EndTransaction};
+use milena_records::layout::{
+    ATTRIBUTES_AT, BASE_SEQUENCE_AT, BATCH_OVERHEAD, CONTROL_BIT, COUNT_AT, CRC_AT, LAST_OFFSET_DELTA_AT,
+    LEADER_EPOCH_AT, LENGTH_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT, MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT, PRODUCER_ID_AT,
+    TRANSACTIONAL_BIT,
+};
+use milena_records::{Batch, EndTransaction};
 
 /// Bytes read at once; a walk usually ends within the bytes of one index interval.
 const CHUNK: usize = 4096;
 /// Longest control batch that may be a transaction marker, bytes; Kafka's has 78.
 pub(crate) const MOST_MARKER: usize = 512;
-/// Bits of a batch's attributes.
-const TRANSACTIONAL: i16 = 1 << 4;
-const CONTROL: i16 = 1 << 5;
 
 /// The fields of a batch's header that a log needs, and where the batch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,12 +47,12 @@ impl Header {
 
     /// Belongs to a transaction.
     pub(crate) fn is_transactional(&self) -> bool {
-        self.attributes & TRANSACTIONAL != 0
+        self.attributes & TRANSACTIONAL_BIT != 0
     }
 
     /// Holds a marker, no records of a producer.
     pub(crate) fn is_control(&self) -> bool {
-        self.attributes & CONTROL != 0
+        self.attributes & CONTROL_BIT != 0
     }
 
     /// Only such a batch is worth looking into.
@@ -60,20 +62,20 @@ impl Header {
 
     /// Reads a header whose batch must end at or before `end`, the end of the file. The error says what is wrong.
     pub(crate) fn parse(bytes: &[u8; BATCH_OVERHEAD], position: u64, end: u64) -> Result<Header, String> {
-        let length = i32::from_be_bytes(field(bytes, 8));
-        let magic = bytes[16].cast_signed();
-        let size = i64::from(length) + 12;
+        let length = i32::from_be_bytes(field(bytes, LENGTH_AT));
+        let magic = bytes[MAGIC_AT].cast_signed();
+        let size = i64::from(length) + LOG_OVERHEAD as i64;
         if size < BATCH_OVERHEAD as i64 {
             return Err(format!("batch length field {length} is too small"));
         }
         if size as u64 > end - position {
             return Err(format!("a batch of {size} bytes where {} are left", end - position));
         }
-        if magic != milena_records::MAGIC {
+        if magic != MAGIC {
             return Err(format!("magic {magic}"));
         }
         let base_offset = i64::from_be_bytes(field(bytes, 0));
-        let delta = i32::from_be_bytes(field(bytes, 23));
+        let delta = i32::from_be_bytes(field(bytes, LAST_OFFSET_DELTA_AT));
         let last_offset = base_offset.checked_add(i64::from(delta)).filter(|last| *last < i64::MAX);
         let (0.., 0.., Some(last_offset)) = (base_offset, delta, last_offset) else {
             return Err(format!("base offset {base_offset} and last offset delta {delta}"));
@@ -83,14 +85,14 @@ impl Header {
             size: size as u64,
             base_offset,
             last_offset,
-            leader_epoch: i32::from_be_bytes(field(bytes, 12)),
-            crc: u32::from_be_bytes(field(bytes, 17)),
-            attributes: i16::from_be_bytes(field(bytes, 21)),
-            max_timestamp: i64::from_be_bytes(field(bytes, 35)),
-            count: i32::from_be_bytes(field(bytes, 57)),
-            producer_id: i64::from_be_bytes(field(bytes, 43)),
-            producer_epoch: i16::from_be_bytes(field(bytes, 51)),
-            base_sequence: i32::from_be_bytes(field(bytes, 53)),
+            leader_epoch: i32::from_be_bytes(field(bytes, LEADER_EPOCH_AT)),
+            crc: u32::from_be_bytes(field(bytes, CRC_AT)),
+            attributes: i16::from_be_bytes(field(bytes, ATTRIBUTES_AT)),
+            max_timestamp: i64::from_be_bytes(field(bytes, MAX_TIMESTAMP_AT)),
+            count: i32::from_be_bytes(field(bytes, COUNT_AT)),
+            producer_id: i64::from_be_bytes(field(bytes, PRODUCER_ID_AT)),
+            producer_epoch: i16::from_be_bytes(field(bytes, PRODUCER_EPOCH_AT)),
+            base_sequence: i32::from_be_bytes(field(bytes, BASE_SEQUENCE_AT)),
         })
     }
 }

@@ -485,8 +485,8 @@ fn crash(seed: u64, at: Option<u64>, trouble: Trouble) -> u64 {
 
 #[test]
 fn whatever_step_a_crash_or_a_failure_comes_at_the_last_of_each_key_is_there_and_nothing_temporary_is_left() {
-    if let Ok(one) = std::env::var("COMPACTION_SEED") {
-        let (seed, step) = one.split_once(':').expect("COMPACTION_SEED is seed:step");
+    if let Ok(one) = std::env::var("MILENA_SEED") {
+        let (seed, step) = one.split_once(':').expect("MILENA_SEED is seed:step");
         let (seed, step) = (seed.parse().unwrap(), step.parse().ok());
         for trouble in TROUBLES {
             crash(seed, step, trouble);
@@ -499,7 +499,7 @@ fn whatever_step_a_crash_or_a_failure_comes_at_the_last_of_each_key_is_there_and
         for at in 1..=crash(seed, None, Trouble::PowerLoss) {
             for trouble in TROUBLES {
                 let caught = std::panic::catch_unwind(|| crash(seed, Some(at), trouble));
-                caught.inspect_err(|_| eprintln!("COMPACTION_SEED={seed}:{at} repeats this failure")).unwrap();
+                caught.inspect_err(|_| eprintln!("MILENA_SEED={seed}:{at} repeats this failure")).unwrap();
                 crashes += 1;
             }
         }

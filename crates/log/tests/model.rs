@@ -549,7 +549,7 @@ fn fail(seed: u64, at: u64, kind: FaultKind) -> bool {
 
 #[test]
 fn whatever_step_fails_what_was_acknowledged_is_read_and_the_next_start_finds_it() {
-    if let Ok(one) = std::env::var("MODEL_FAILURE") {
+    if let Ok(one) = std::env::var("MILENA_SEED") {
         let fields: Vec<u64> = one.split(':').map(|field| field.parse().expect("seed:step:0 or 1")).collect();
         fail(fields[0], fields[1], if fields[2] == 0 { FaultKind::Io } else { FaultKind::NoSpace });
         return;
@@ -569,7 +569,7 @@ fn whatever_step_fails_what_was_acknowledged_is_read_and_the_next_start_finds_it
             }
             if let Err(panic) = caught {
                 let kind = u8::from(kind == FaultKind::NoSpace);
-                eprintln!("MODEL_FAILURE={seed}:{at}:{kind} repeats this failure");
+                eprintln!("MILENA_SEED={seed}:{at}:{kind} repeats this failure");
                 std::panic::resume_unwind(panic);
             }
         }
@@ -598,8 +598,8 @@ fn run(seed: u64, crash_at: Option<u64>) -> u64 {
 
 #[test]
 fn whatever_step_a_crash_comes_at_nothing_flushed_is_lost_and_the_rest_is_a_prefix() {
-    if let Ok(one) = std::env::var("MODEL_SEED") {
-        let (seed, step) = one.split_once(':').expect("MODEL_SEED is seed:step");
+    if let Ok(one) = std::env::var("MILENA_SEED") {
+        let (seed, step) = one.split_once(':').expect("MILENA_SEED is seed:step");
         run(seed.parse().unwrap(), step.parse().ok());
         return;
     }
@@ -617,7 +617,7 @@ fn whatever_step_a_crash_comes_at_nothing_flushed_is_lost_and_the_rest_is_a_pref
         }));
         if let Err(panic) = caught {
             let mut name = String::new();
-            let _ = write!(name, "MODEL_SEED={seed}:{}", step.map_or("none".to_owned(), |step| step.to_string()));
+            let _ = write!(name, "MILENA_SEED={seed}:{}", step.map_or("none".to_owned(), |step| step.to_string()));
             eprintln!("{name} repeats this failure");
             std::panic::resume_unwind(panic);
         }

@@ -162,19 +162,26 @@ impl ReceiveMemory {
 #[derive(Debug)]
 pub struct Claim {
     memory: Arc<ReceiveMemory>,
-    bytes: u64,
+    bytes: AtomicU64,
 }
 
 impl Claim {
     pub(crate) fn new(memory: &Arc<ReceiveMemory>, bytes: u64) -> Self {
-        memory.change(0, bytes);
-        Self { memory: Arc::clone(memory), bytes }
+        let claim = Self { memory: Arc::clone(memory), bytes: AtomicU64::new(0) };
+        claim.add(bytes);
+        claim
+    }
+
+    /// The request takes so many bytes more.
+    pub fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.memory.change(0, bytes);
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.memory.change(self.bytes, 0);
+        self.memory.change(*self.bytes.get_mut(), 0);
     }
 }
 

@@ -25,6 +25,7 @@ type Result<T> = std::result::Result<T, DecodeError>;
 pub struct Reader<'a> {
     rest: &'a [u8],
     elements_left: usize,
+    array_bytes: usize,
 }
 
 macro_rules! numbers {
@@ -41,7 +42,7 @@ impl<'a> Reader<'a> {
     /// Starts at the first of `bytes`.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, elements_left: MAX_ELEMENTS }
+        Self { rest: bytes, elements_left: MAX_ELEMENTS, array_bytes: 0 }
     }
 
     /// Bytes not yet taken.
@@ -54,6 +55,11 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
+    }
+
+    /// What the arrays that were taken so far hold in memory beside the bytes they were taken from.
+    pub fn array_bytes(&self) -> usize {
+        self.array_bytes
     }
 
     /// Checks that nothing is left.
@@ -201,11 +207,12 @@ impl<'a> Reader<'a> {
 
     /// As [`count`](Self::count), for elements whose memory is not that of their bytes; all arrays of a message share a limit.
     #[inline]
-    fn shared_count(&mut self, flexible: bool, size: usize) -> Result<Option<usize>> {
+    fn shared_count<T>(&mut self, flexible: bool, size: usize) -> Result<Option<usize>> {
         let Some(count) = self.count(flexible, size)? else { return Ok(None) };
         match self.elements_left.checked_sub(count) {
             Some(left) => {
                 self.elements_left = left;
+                self.array_bytes += count * size_of::<T>();
                 Ok(Some(count))
             }
             None => Err(DecodeError::TooManyElements { count, remaining: self.rest.len() }),
@@ -219,6 +226,7 @@ impl<'a> Reader<'a> {
             Some(0) => Ok(Some(Cow::Borrowed(&[]))),
             Some(count) => {
                 let bytes = self.take(count * T::SIZE)?;
+                self.array_bytes += count * size_of::<T>();
                 Ok(Some(Cow::Owned(bytes.chunks_exact(T::SIZE).map(T::read).collect())))
             }
         }
@@ -231,7 +239,7 @@ impl<'a> Reader<'a> {
 
     /// An array of strings, or null.
     pub(crate) fn opt_strings(&mut self, flexible: bool) -> Result<Option<Vec<Cow<'a, str>>>> {
-        let Some(count) = self.shared_count(flexible, 1)? else { return Ok(None) };
+        let Some(count) = self.shared_count::<Cow<'a, str>>(flexible, 1)? else { return Ok(None) };
         let mut strings = Vec::with_capacity(count.min(MAX_PREALLOCATED));
         for _ in 0..count {
             strings.push(self.string(flexible)?);
@@ -246,7 +254,7 @@ impl<'a> Reader<'a> {
 
     /// An array of structs, or null.
     pub(crate) fn opt_structs<T: Wire<'a>>(&mut self, flexible: bool, version: i16) -> Result<Option<Vec<T>>> {
-        let Some(count) = self.shared_count(flexible, T::MIN_SIZE)? else { return Ok(None) };
+        let Some(count) = self.shared_count::<T>(flexible, T::MIN_SIZE)? else { return Ok(None) };
         let mut structs = Vec::with_capacity(count.min(MAX_PREALLOCATED));
         for _ in 0..count {
             structs.push(T::dec(self, version)?);

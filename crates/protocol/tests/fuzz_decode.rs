@@ -1,5 +1,5 @@
 //! Hostile bytes, bounded and seeded: every message in every version takes arbitrary and mutated bytes without a panic,
-//! and without taking more memory than a small multiple of the input. Set `FUZZ_SEED` to repeat a run.
+//! and without taking more memory than a small multiple of the input. Set `MILENA_SEED` to repeat a run.
 
 mod support;
 
@@ -32,7 +32,7 @@ struct OnFailure {
 impl Drop for OnFailure {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("FUZZ_SEED={} {} v{} {}", self.seed, self.name, self.version, hex(&self.body));
+            println!("MILENA_SEED={} {} v{} {}", self.seed, self.name, self.version, hex(&self.body));
         }
     }
 }
@@ -101,8 +101,8 @@ fn bodies() -> BTreeMap<(String, i16), Vec<Vec<u8>>> {
 
 #[test]
 fn hostile_bytes_neither_panic_nor_take_memory_beyond_their_length() {
-    let seed = std::env::var("FUZZ_SEED").map_or_else(|_| fastrand::u64(..), |text| text.parse().unwrap());
-    println!("FUZZ_SEED={seed}");
+    let seed = std::env::var("MILENA_SEED").map_or_else(|_| fastrand::u64(..), |text| text.parse().unwrap());
+    println!("MILENA_SEED={seed}");
     let mut rng = Rng::with_seed(seed);
     let bodies = bodies();
     let (mut runs, mut most) = (0, (0, ""));

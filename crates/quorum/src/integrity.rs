@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use milena_io::{Disk, File, FileExt, OpenMode};
-use milena_records::{BATCH_OVERHEAD, Batch, BatchError, MAGIC, batches};
+use milena_records::layout::{BATCH_OVERHEAD, MAGIC, MAGIC_AT};
+use milena_records::{Batch, BatchError, batches};
 
 use crate::error::{IoContext, QuorumError};
 use crate::metadata_log::METADATA_DIR;
@@ -13,8 +14,6 @@ use crate::snapshot::{self, SnapshotId};
 
 /// How much of a segment is looked at at once, bytes. More than two of the largest batches.
 const WINDOW: usize = 32 << 20;
-/// Where a batch header has its magic.
-const MAGIC_AT: usize = 16;
 
 /// Where the batches of a segment stop being whole.
 struct Bad {

@@ -2,35 +2,12 @@
 //! changing the header in `batch_mut`.
 
 use crate::error::BatchError;
+use crate::layout::{
+    ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, BATCH_OVERHEAD, CODEC_MASK, CONTROL_BIT, COUNT_AT, CRC_AT,
+    DELETE_HORIZON_BIT, LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, LOG_APPEND_TIME_BIT, MAGIC, MAX_TIMESTAMP_AT,
+    NO_PRODUCER_ID, PRODUCER_EPOCH_AT, PRODUCER_ID_AT, TRANSACTIONAL_BIT,
+};
 use crate::{crc, split};
-
-/// Bytes of the batch header; the records begin here.
-pub const BATCH_OVERHEAD: usize = 61;
-/// Bytes of base offset and length field, which have the same place in every record format. The length field counts what follows them.
-pub const LOG_OVERHEAD: usize = 12;
-/// The magic of record batches.
-pub const MAGIC: i8 = 2;
-/// Producer id of a batch from a producer that is not idempotent.
-pub const NO_PRODUCER_ID: i64 = -1;
-
-pub(crate) const LENGTH_AT: usize = 8;
-pub(crate) const LEADER_EPOCH_AT: usize = 12;
-pub(crate) const MAGIC_AT: usize = 16;
-pub(crate) const CRC_AT: usize = 17;
-pub(crate) const ATTRIBUTES_AT: usize = 21;
-pub(crate) const LAST_OFFSET_DELTA_AT: usize = 23;
-pub(crate) const BASE_TIMESTAMP_AT: usize = 27;
-pub(crate) const MAX_TIMESTAMP_AT: usize = 35;
-pub(crate) const PRODUCER_ID_AT: usize = 43;
-pub(crate) const PRODUCER_EPOCH_AT: usize = 51;
-pub(crate) const BASE_SEQUENCE_AT: usize = 53;
-pub(crate) const COUNT_AT: usize = 57;
-
-pub(crate) const CODEC_MASK: i16 = 0x07;
-pub(crate) const LOG_APPEND_TIME_BIT: i16 = 0x08;
-pub(crate) const TRANSACTIONAL_BIT: i16 = 0x10;
-pub(crate) const CONTROL_BIT: i16 = 0x20;
-pub(crate) const DELETE_HORIZON_BIT: i16 = 0x40;
 
 /// Codec of a batch's records, by its id in bits 0 to 2 of the attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]

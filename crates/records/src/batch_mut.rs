@@ -1,11 +1,12 @@
 //! Changing a batch's header in place. Base offset and leader epoch lie before the checksum's range and can be set freely; everything
 //! else needs the checksum again.
 
-use crate::batch::{
-    ATTRIBUTES_AT, BASE_SEQUENCE_AT, Batch, CRC_AT, LEADER_EPOCH_AT, LOG_APPEND_TIME_BIT, MAX_TIMESTAMP_AT,
-    PRODUCER_EPOCH_AT, PRODUCER_ID_AT, TimestampType,
-};
+use crate::batch::{Batch, TimestampType};
 use crate::error::BatchError;
+use crate::layout::{
+    ATTRIBUTES_AT, BASE_SEQUENCE_AT, CRC_AT, LEADER_EPOCH_AT, LOG_APPEND_TIME_BIT, MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT,
+    PRODUCER_ID_AT,
+};
 use crate::split;
 
 /// One whole record batch of magic 2 whose header may be changed; the same promises as [`Batch`].

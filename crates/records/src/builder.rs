@@ -1,7 +1,7 @@
 //! Building batches: records are encoded as they come, the header and the compression follow at the end. For the metadata log, control
 //! records, rebuilt batches, clients and tests; a produced batch that is stored as it came never comes here.
 
-use crate::batch::{
+use crate::layout::{
     ATTRIBUTES_AT, BASE_SEQUENCE_AT, BASE_TIMESTAMP_AT, CONTROL_BIT, COUNT_AT, DELETE_HORIZON_BIT,
     LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, LENGTH_AT, LOG_APPEND_TIME_BIT, LOG_OVERHEAD, MAGIC, MAGIC_AT,
     MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT, PRODUCER_ID_AT, TRANSACTIONAL_BIT,

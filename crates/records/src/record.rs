@@ -148,7 +148,7 @@ impl<'a> Batch<'a> {
     }
 
     pub(crate) fn codec(&self) -> Result<Compression, RecordError> {
-        self.compression().ok_or(RecordError::UnknownCodec(self.attributes() & crate::batch::CODEC_MASK))
+        self.compression().ok_or(RecordError::UnknownCodec(self.attributes() & crate::layout::CODEC_MASK))
     }
 
     pub(crate) fn checked_count(&self) -> Result<i32, RecordError> {

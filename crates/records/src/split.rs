@@ -1,8 +1,9 @@
 //! Splitting bytes into batches by their length fields alone. The only such scanner: produce, recovery, fetch and the metadata log
 //! all use it.
 
-use crate::batch::{BATCH_OVERHEAD, Batch, LENGTH_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT};
+use crate::batch::Batch;
 use crate::error::BatchError;
+use crate::layout::{BATCH_OVERHEAD, LENGTH_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT};
 
 /// Least value of a length field: the overhead of a message of magic 0, the smallest thing that any format stores.
 pub const MIN_LENGTH_FIELD: i32 = 14;

@@ -1,5 +1,6 @@
 //! Clients that mean harm or ask for much: a server keeps its memory flat, its connections apart and its temper.
 
+mod hold;
 mod storm;
 
 use std::time::Duration;
@@ -14,14 +15,21 @@ use crate::{batch, wire};
 /// What the server may grow by while it is harmed, in MiB. Buffers that it keeps for reuse are in it.
 const GROWTH_MIB: u64 = 64;
 
+/// What the server is started with: the memory for received bytes is that of one frame of the largest length, and can be held.
+pub const LIMITS: [(&str, &str); 2] =
+    [("socket.request.max.bytes", "33554432"), ("queued.max.request.bytes", "33554432")];
+const LARGEST_FRAME: i32 = 33_554_432;
+
 /// A check by its name.
 pub type Check = (&'static str, fn(&Server) -> Result<()>);
 
 /// All checks.
-pub const CHECKS: [Check; 5] = [
+pub const CHECKS: [Check; 7] = [
     ("a storm of senseless requests", storm::storm),
     ("large lengths without bytes", large_lengths),
     ("two thousand stalled connections", stalled),
+    ("frames that trickle in and hold the memory of all", hold::trickle),
+    ("a client that keeps waking what looks after files", hold::busy_maintenance),
     ("a fetch of thousands of partitions", wide_fetch),
     ("metadata of four thousand partitions", wide_metadata),
 ];
@@ -56,7 +64,7 @@ fn large_lengths(server: &Server) -> Result<()> {
     within_bounds(server, || {
         for _ in 0..200 {
             let mut client = server.client()?;
-            client.send_bytes(&104_857_600i32.to_be_bytes())?;
+            client.send_bytes(&LARGEST_FRAME.to_be_bytes())?;
             client.send_bytes(&[0, 0, 0, 9, 0, 0])?;
             held.push(client);
         }

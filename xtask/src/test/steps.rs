@@ -175,7 +175,8 @@ pub(super) fn client() -> Result<Outcome> {
 /// Clients that mean harm.
 pub(super) fn hostile() -> Result<Outcome> {
     // Connections come faster than a backlog of 50 has room for.
-    let mut server = milena()?.set("socket.listen.backlog.size", "4096").start()?;
+    let options = milena()?.set("socket.listen.backlog.size", "4096");
+    let mut server = harm::LIMITS.into_iter().fold(options, |options, (key, value)| options.set(key, value)).start()?;
     let mut outcome = Outcome::default();
     for (name, check) in harm::CHECKS {
         let started = Instant::now();

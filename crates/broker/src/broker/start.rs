@@ -164,7 +164,8 @@ impl Parts {
         let flusher = storage.flusher();
         let readers = DiskThreads::new("reader", 1);
         let (delay_ms, interval_ms) = (config.log_initial_task_delay_ms(), config.log_flush_scheduler_interval_ms());
-        let flush_timer = flusher.start_timer(delay_ms, interval_ms).map_err(BrokerError::Thread)?;
+        let flush_timer =
+            flusher.start_timer(delay_ms, interval_ms, storage.failures()).map_err(BrokerError::Thread)?;
         let slots = usize::try_from(config.max_incremental_fetch_session_cache_slots()).unwrap_or(0);
         let image = Published::from(Image::clone(log.image()));
         let live = Arc::new(Live {
@@ -191,7 +192,7 @@ impl Parts {
         storage.check()?;
         storage.resume_moves(&replicas);
         coordinators.follow(&replicas.topics(), &live.image.load());
-        let coordinator_thread = coordinators.start().map_err(BrokerError::Thread)?;
+        let coordinator_thread = coordinators.start(storage.failures()).map_err(BrokerError::Thread)?;
         let (controller, handle) = Controller::start(log, Arc::clone(&live), publisher, node, Arc::clone(&clock))
             .map_err(BrokerError::Thread)?;
         let maintenance =

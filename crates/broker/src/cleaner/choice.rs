@@ -90,8 +90,7 @@ fn due(partition: &Partition, now_ms: i64) -> Result<Option<Cleanable>, LogError
         now_ms,
     };
     let cleaned_to = partition.cleaned_to();
-    let looked = partition.look(Log::view_of_all, |view| view.cleanable(cleaned_to, &limits));
-    let cleanable = looked.unwrap_or_else(|| partition.log().cleanable(cleaned_to, &limits))?;
+    let cleanable = partition.look(Log::view_of_all, |view| view.cleanable(cleaned_to, &limits)).0?;
     if cleanable.reset {
         // Nothing to tell of where retention takes the beginning of the log away.
         if !settings.log.delete || cleaned_to > Some(cleanable.first_dirty) {

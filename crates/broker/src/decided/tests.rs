@@ -48,7 +48,7 @@ fn run(
 ) -> Result<(usize, Vec<u8>), Refusal> {
     let address = "127.0.0.1:1".parse().unwrap();
     let peer = Arc::new(Peer { id: 1, listener: "PLAINTEXT".into(), local: address, remote: address, reactor: 0 });
-    let call = Call { header: Header::new(api.key, version, 7, None), body, peer: &peer };
+    let call = Call { header: Header::new(api.key, version, 7, None), body, peer: &peer, claim: None };
     let mut settings = Settings::new();
     settings.file(Path::new("server.properties"), NODE).unwrap();
     let config = BrokerConfig::load(&settings).unwrap();

@@ -211,11 +211,7 @@ impl Lookup {
         let limit = self.bound.offset(partition);
         let wanted = Some(timestamp).filter(|&timestamp| timestamp != MAX_TIMESTAMP);
         let view = |log: &Log| log.view_since(wanted);
-        let found = partition.look(view, |view| self.search(wanted, view));
-        let found = found.unwrap_or_else(|| {
-            let log = partition.log();
-            self.search(wanted, &view(&log))
-        });
+        let found = partition.look(view, |view| self.search(wanted, view)).0;
         Ok(found.map_err(|error| code_of(partition, &error))?.filter(|found| found.offset < limit))
     }
 

@@ -4,11 +4,9 @@
 use std::sync::atomic::Ordering;
 
 use milena_log::{AbortedTxn, Log, LogError, LogView, Slice};
+use parking_lot::MutexGuard;
 
 use super::Partition;
-
-/// How often segments may come or go under a look into the log without its lock.
-pub(crate) const MOST_LOOKS: usize = 4;
 
 /// What a consumer wants to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,10 +85,12 @@ impl Partition {
                 Isolation::Uncommitted => log.view_from(wanted.offset),
                 Isolation::Committed => log.view_of_committed_from(wanted.offset),
             };
-            let found = self.look(view, |view| wanted.find_in(view, LogView::read, LogView::aborted_transactions));
-            if let Some(found) = found.transpose()?.flatten() {
-                return Ok(Some(found));
-            }
+            let (found, log) =
+                self.look(view, |view| wanted.find_in(view, LogView::read, LogView::aborted_transactions));
+            return match found? {
+                Some(found) => Ok(Some(found)),
+                None => wanted.find_in(&*log, Log::read, Log::aborted_transactions),
+            };
         }
         wanted.find_in(&*self.log.lock(), Log::read, Log::aborted_transactions)
     }
@@ -101,10 +101,10 @@ impl Partition {
     /// # Errors
     /// [`LogError::OffsetOutOfRange`] outside of the log; a damaged file.
     pub fn read_written(&self, offset: i64, max_bytes: usize, end: i64) -> Result<Option<Slice>, LogError> {
-        let found = self.look(|log| log.view_from(offset), |view| view.read(offset, max_bytes, end, true));
-        match found.transpose()?.flatten() {
+        let (found, log) = self.look(|log| log.view_from(offset), |view| view.read(offset, max_bytes, end, true));
+        match found? {
             Some(slice) => Ok(Some(slice)),
-            None => self.log.lock().read(offset, max_bytes, end, true),
+            None => log.read(offset, max_bytes, end, true),
         }
     }
 
@@ -129,13 +129,8 @@ impl Partition {
         !old.contains(&offset)
     }
 
-    /// Looks into the log without its lock, for as long as the disk takes. `None` when segments came or went under it
-    /// again and again; then only the lock helps.
-    pub fn look<T>(&self, view: impl Fn(&Log) -> LogView, mut look: impl FnMut(&LogView) -> T) -> Option<T> {
-        (0..MOST_LOOKS).find_map(|_| {
-            let view = view(&self.log.lock());
-            let found = look(&view);
-            self.log.lock().is_intact(&view).then_some(found)
-        })
+    /// Looks into the log without its lock where that is possible, for as long as the disk takes: see [`milena_log::look`].
+    pub fn look<T>(&self, view: impl Fn(&Log) -> LogView, look: impl FnMut(&LogView) -> T) -> (T, MutexGuard<'_, Log>) {
+        milena_log::look(&self.log, view, look)
     }
 }

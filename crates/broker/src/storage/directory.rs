@@ -133,9 +133,15 @@ pub enum Fatal {
         /// `log.dir.failure.timeout.ms`.
         patience: Duration,
     },
+    /// One of its threads has panicked.
+    #[error("the thread {thread} has panicked, the broker can't go on; the next start recovers")]
+    Panic {
+        /// Its name.
+        thread: &'static str,
+    },
 }
 
-/// What all directories share about their failures.
+/// What all directories share about their failures, and what else the node can't go on with.
 #[derive(Debug)]
 pub(crate) struct Failures {
     metadata_dir: PathBuf,
@@ -188,7 +194,7 @@ impl Failures {
     }
 
     /// The broker can't go on. The first reason counts.
-    pub(super) fn end(&self, fatal: Fatal) {
+    pub(crate) fn end(&self, fatal: Fatal) {
         self.fatal.send_if_modified(|told| {
             let first = told.is_none();
             told.get_or_insert(fatal);
@@ -197,7 +203,7 @@ impl Failures {
     }
 
     /// Tells when and why the broker can't go on.
-    pub(super) fn fatal(&self) -> watch::Receiver<Option<Fatal>> {
+    pub(crate) fn fatal(&self) -> watch::Receiver<Option<Fatal>> {
         self.fatal.subscribe()
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
+
 use super::{Log, Segment, Slice, segment_at, transactions};
 use crate::aborted::AbortedTxn;
 use crate::config::LogConfig;
@@ -9,6 +11,8 @@ use crate::error::Result;
 use crate::index::Index;
 use crate::names::Home;
 
+/// How often segments may come or go under a look into a log without its lock.
+const MOST_LOOKS: usize = 4;
 /// Segments that a view for reading has. Only where compaction has emptied so many in a row does a read need more.
 const MOST_SEGMENTS: usize = 8;
 
@@ -104,6 +108,26 @@ impl Log {
         }
         true
     }
+}
+
+/// Looks into a view of a log without holding the log, for as long as the disk takes; while holding it only where segments come or go under
+/// the look again and again. The log comes back as it was looked at.
+pub fn look<T>(
+    log: &Mutex<Log>,
+    view: impl Fn(&Log) -> LogView,
+    mut look: impl FnMut(&LogView) -> T,
+) -> (T, MutexGuard<'_, Log>) {
+    for _ in 0..MOST_LOOKS {
+        let view = view(&log.lock());
+        let found = look(&view);
+        let log = log.lock();
+        if log.is_intact(&view) {
+            return (found, log);
+        }
+    }
+    let log = log.lock();
+    let found = look(&view(&log));
+    (found, log)
 }
 
 impl LogView {

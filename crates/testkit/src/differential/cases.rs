@@ -1,10 +1,11 @@
 //! The recorded cases.
 
+use std::fmt;
 use std::io::{BufRead, BufReader};
 
 use anyhow::{Context, Result};
 use flate2::read::GzDecoder;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const DATA: &[u8] = include_bytes!("../../data/oracle-cases.jsonl.gz");
 /// Further cases, recorded in the same way.
@@ -26,6 +27,13 @@ impl Case {
     #[must_use]
     pub fn area(&self) -> &str {
         self.id.split('.').next().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Case {
+    /// As a line of the data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        json!({"id": self.id, "area": self.area(), "case": self.text, "outcome": self.outcome}).fmt(f)
     }
 }
 

@@ -74,6 +74,26 @@ pub fn run(server: &Server, only: &[String], mut report: impl FnMut(&Judged)) ->
     Ok(all)
 }
 
+/// Asks a server what is not recorded yet: ids, and what they ask in words. What no code knows, and what fails, is told.
+///
+/// # Errors
+/// When the server cannot be asked at all.
+pub fn record(
+    server: &Server,
+    wanted: &[(&str, &str)],
+    mut report: impl FnMut(Result<cases::Case, String>),
+) -> Result<()> {
+    let facts = Facts::ask(server)?;
+    for (number, (id, text)) in wanted.iter().enumerate() {
+        report(match areas::run(&mut Context::new(server, &facts, number), id) {
+            Ok(Some(outcome)) => Ok(cases::Case { id: (*id).to_owned(), text: (*text).to_owned(), outcome }),
+            Ok(None) => Err(format!("no code knows {id}")),
+            Err(error) => Err(format!("{id}: {error:#}")),
+        });
+    }
+    Ok(())
+}
+
 /// Whether Apache Kafka gives the recorded outcome: its lists come in the order of a hash table.
 fn ask_oracle(server: &Server, facts: &Facts, number: usize, case: &cases::Case) -> Verdict {
     let outcome = areas::run(&mut Context::new(server, facts, number), &case.id);

@@ -30,6 +30,9 @@ pub(super) const LEAVE_FOR_NOW: i32 = -2;
 /// Bytes of a message at most.
 const LONGEST_MESSAGE: usize = 4096;
 
+/// Longest client id, bytes: one that is not UTF-8 gets longer when it is read.
+const MOST_CLIENT_ID_BYTES: usize = i16::MAX as usize;
+
 /// Why a heartbeat is refused, in a code and in words.
 pub(super) type Refusal = (ErrorCode, String);
 
@@ -191,6 +194,9 @@ fn check(heartbeat: &ConsumerHeartbeat<'_>, cx: &GroupCx<'_, '_>) -> Result<(), 
     let request = &heartbeat.request;
     let invalid = |message: &str| Err((ErrorCode::INVALID_REQUEST, message.to_owned()));
     let is_blank = |text: &Option<Str<'_>>| text.as_deref().is_some_and(|text| text.trim().is_empty());
+    if heartbeat.client_id.len() > MOST_CLIENT_ID_BYTES {
+        return invalid("ClientId is longer than a record can say.");
+    }
     if heartbeat.requires_member_id && request.member_id.trim().is_empty() {
         return invalid("MemberId can't be empty.");
     }

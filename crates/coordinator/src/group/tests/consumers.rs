@@ -105,6 +105,22 @@ pub(super) fn kinds(bench: &Group) -> Vec<Vec<i16>> {
 }
 
 #[test]
+fn a_client_id_that_no_record_can_say_is_refused() {
+    let mut bench = over(3);
+    let one = Consumer::new("m");
+    let mut refused = |client_id: &str| {
+        let heartbeat =
+            ConsumerHeartbeat { request: one.request(), client_id, client_host: "/h", requires_member_id: true };
+        match bench.ask(Request::ConsumerHeartbeat(heartbeat)) {
+            Reply::ConsumerHeartbeat(response) => ErrorCode(response.error_code),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(&"x".repeat(40_000)), ErrorCode::INVALID_REQUEST);
+    assert_eq!(refused(&"x".repeat(32_767)), ErrorCode::NONE);
+}
+
+#[test]
 fn a_group_of_one_is_written_as_kafka_writes_it() {
     let mut bench = over(3);
     let mut one = Consumer::new("m");

@@ -193,13 +193,13 @@ impl World {
 
 #[test]
 fn no_transaction_is_torn_lost_or_open_for_ever() {
-    let seeds = match std::env::var("TRANSACTIONS_SEED") {
-        Ok(seed) => vec![seed.parse().expect("TRANSACTIONS_SEED is a number")],
+    let seeds = match std::env::var("MILENA_SEED") {
+        Ok(seed) => vec![seed.parse().expect("MILENA_SEED is a number")],
         Err(_) => (0..RUNS * milena_testkit::rounds()).collect(),
     };
     let (mut committed, mut aborted) = (0, 0);
     for seed in seeds {
-        println!("TRANSACTIONS_SEED={seed}");
+        println!("MILENA_SEED={seed}");
         let mut world = World::new(seed);
         (0..STEPS).for_each(|_| world.step());
         world.heal();
