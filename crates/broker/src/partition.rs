@@ -151,7 +151,10 @@ impl Partition {
 
     /// Before the first batch of a transaction is written, its coordinator must know of it: the guard goes with the batch.
     /// `None` when the transaction is open here already.
-    pub fn begin_verification(&self, start: &VerificationStart) -> Option<VerificationGuard> {
+    ///
+    /// # Errors
+    /// [`Unwritten::InvalidProducerEpoch`] when the producer has written here in a later epoch.
+    pub fn begin_verification(&self, start: &VerificationStart) -> Result<Option<VerificationGuard>, Unwritten> {
         self.log.lock().begin_verification(start)
     }
 

@@ -200,9 +200,12 @@ impl Producers {
     }
 
     /// Begins a verification, or joins the one under way; `None` when the transaction is open already.
-    pub(crate) fn verify(&mut self, start: &VerificationStart) -> Option<VerificationGuard> {
+    pub(crate) fn verify(&mut self, start: &VerificationStart) -> Result<Option<VerificationGuard>, Unwritten> {
+        if self.all.get(&start.producer_id).is_some_and(|producer| producer.is_past(start.epoch)) {
+            return Err(Unwritten::InvalidProducerEpoch);
+        }
         let is_open = self.has_open_transaction(start.producer_id, start.epoch);
-        (!is_open).then(|| self.verifications.begin(start))
+        Ok((!is_open).then(|| self.verifications.begin(start)))
     }
 
     /// The batch will be written before those that are judged next.

@@ -141,10 +141,10 @@ fn a_transaction_needs_its_guard_when_verification_is_on() {
     let unverified = log.append(&mut [&mut first], &[], 0, 0).unwrap().unwritten;
     assert_eq!(unverified, [(0, Unwritten::InvalidTransactionState)]);
     let start = VerificationStart { producer_id: 7, epoch: 0, base_sequence: 0, epoch_bumps: true, now_ms: 0 };
-    let guard = log.begin_verification(&start);
+    let guard = log.begin_verification(&start).unwrap();
     let appended = log.append(&mut [&mut first, &mut second], &[guard], 0, 0).unwrap();
     assert_eq!((appended.unwritten.len(), appended.last_offset), (0, 1), "the second follows the first");
-    assert_eq!((log.begin_verification(&start), log.has_open_transaction(7, 0)), (None, true));
+    assert_eq!((log.begin_verification(&start), log.has_open_transaction(7, 0)), (Ok(None), true));
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn batches_of_a_coordinator_follow_each_other_without_sequences() {
     let verifying = LogConfig { transaction_verification: true, ..config() };
     let mut log = open(&disk, &verifying, true, 0).0;
     let start = VerificationStart { producer_id: 7, epoch: 0, base_sequence: -1, epoch_bumps: true, now_ms: 1000 };
-    let guard = log.begin_verification(&start);
+    let guard = log.begin_verification(&start).unwrap();
     let unverified = log.append_as_coordinator(&mut in_transaction(7, 0, 0), None, 0, 1000).unwrap();
     assert_eq!(unverified.unwritten, [(0, Unwritten::InvalidTransactionState)]);
     for guard in [guard, None] {

@@ -82,7 +82,7 @@ mod tests {
             epoch_bumps: false,
             now_ms: 1000,
         };
-        let guard = hosted.log().begin_verification(&start);
+        let guard = hosted.log().begin_verification(&start).unwrap();
         let mut bytes = batch.build().unwrap();
         hosted.log().append(&mut [&mut bytes], &[guard], 0, 1000).unwrap();
         let asked = TopicRequest { name: topic_name.into(), partition_indexes: vec![partition].into() };

@@ -4,6 +4,7 @@
 //! What does not exist is refused here; the rest is one append of the group's coordinator.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use milena_coordinator::group::{Reply, Request};
@@ -56,31 +57,49 @@ pub(super) fn sort<'r>(
     image: &Image,
     by_id: bool,
 ) -> (Vec<OffsetCommitRequestTopic<'r>>, Answered) {
-    let (mut good, mut refused) = (Vec::with_capacity(asked.len()), Answered::new());
+    let (mut good, mut refused) = (Vec::with_capacity(asked.len()), Gathered::default());
     for mut topic in asked {
-        let (known, unknown) = match find(&topic, image, by_id) {
+        let (known, refusal) = match find(&topic, image, by_id) {
             Ok(found) => {
                 topic.name = found.name.to_string().into();
                 topic.topic_id = found.id;
-                let (known, unknown) = std::mem::take(&mut topic.partitions)
+                let (known, unknown): (Vec<_>, Vec<_>) = std::mem::take(&mut topic.partitions)
                     .into_iter()
                     .partition(|partition| found.partition(partition.partition_index).is_some());
-                (known, (unknown, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION))
+                (known, (!unknown.is_empty()).then_some((unknown, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)))
             }
-            Err(error) => (Vec::new(), (std::mem::take(&mut topic.partitions), error)),
+            Err(error) => (Vec::new(), Some((std::mem::take(&mut topic.partitions), error))),
         };
-        let (unknown, error) = unknown;
-        if !unknown.is_empty() {
+        if let Some((unknown, error)) = refusal {
             let mut answer = answer_topic(&topic, unknown.iter().map(|partition| partition.partition_index));
             answer.partitions.iter_mut().for_each(|partition| partition.error_code = error.0);
-            refused.push(answer);
+            refused.add(answer);
         }
         if !known.is_empty() {
             topic.partitions = known;
             good.push(topic);
         }
     }
-    (good, refused)
+    (good, refused.topics)
+}
+
+/// Answers of which each topic has one, however often it was asked for.
+#[derive(Default)]
+struct Gathered {
+    topics: Answered,
+    places: HashMap<(Uuid, String), usize>,
+}
+
+impl Gathered {
+    fn add(&mut self, topic: OffsetCommitResponseTopic<'static>) {
+        match self.places.entry((topic.topic_id, topic.name.to_string())) {
+            Entry::Occupied(place) => self.topics[*place.get()].partitions.extend(topic.partitions),
+            Entry::Vacant(place) => {
+                place.insert(self.topics.len());
+                self.topics.push(topic);
+            }
+        }
+    }
 }
 
 fn find<'i>(topic: &OffsetCommitRequestTopic<'_>, image: &'i Image, by_id: bool) -> Result<&'i Arc<Topic>, ErrorCode> {
@@ -129,22 +148,15 @@ pub(super) fn gathered(reply: Result<Reply, ErrorCode>, mut all: Answered, refus
     if refused.is_empty() {
         return answered;
     }
-    let mut places: HashMap<(Uuid, String), usize> = HashMap::new();
-    for (at, topic) in refused.iter().enumerate() {
-        places.entry((topic.topic_id, topic.name.to_string())).or_insert(at);
-    }
-    let mut topics = refused;
-    for topic in answered {
-        match places.get(&(topic.topic_id, topic.name.to_string())) {
-            Some(&at) => topics[at].partitions.extend(topic.partitions),
-            None => topics.push(topic),
-        }
-    }
-    topics
+    let mut gathered = Gathered::default();
+    refused.into_iter().chain(answered).for_each(|topic| gathered.add(topic));
+    gathered.topics
 }
 
 #[cfg(test)]
 mod tests {
+    use milena_protocol::messages::offset_commit_request::OffsetCommitRequestPartition;
+
     use super::*;
 
     fn topic(name: &str, id: Uuid, partitions: &[i32]) -> OffsetCommitResponseTopic<'static> {
@@ -159,5 +171,22 @@ mod tests {
         let gathered = gathered(Ok(Reply::Commit(said)), Vec::new(), refused);
         let expected = [topic("a", Uuid::ONE, &[7, 1, 2]), topic("b", Uuid::ZERO, &[8]), topic("b", Uuid::ONE, &[0])];
         assert_eq!(gathered, expected);
+    }
+
+    #[test]
+    fn a_topic_that_is_refused_twice_is_answered_once_and_one_without_partitions_too() {
+        let asked = |name: &'static str, partitions: &[i32]| OffsetCommitRequestTopic {
+            name: name.into(),
+            partitions: partitions
+                .iter()
+                .map(|index| OffsetCommitRequestPartition { partition_index: *index, ..Default::default() })
+                .collect(),
+            ..Default::default()
+        };
+        let topics = vec![asked("a", &[7]), asked("b", &[]), asked("a", &[8])];
+        let (good, refused) = sort(topics, &Image::default(), false);
+        assert!(good.is_empty());
+        let refused: Vec<_> = refused.iter().map(|topic| (&*topic.name, topic.partitions.len())).collect();
+        assert_eq!(refused, [("a", 2), ("b", 0)]);
     }
 }

@@ -90,7 +90,8 @@ fn begin(
         epoch_bumps: support == Support::Implicit,
         now_ms: services.clock.now_ms(),
     };
-    let Some(guard) = partition.begin_verification(&start) else { return Ok(None) };
+    let guard = partition.begin_verification(&start).map_err(|_| ErrorCode::INVALID_PRODUCER_EPOCH)?;
+    let Some(guard) = guard else { return Ok(None) };
     let producer = Producer { id: asked.producer_id, epoch: asked.producer_epoch };
     let begin = Begin { id: &asked.transactional_id, producer, support };
     let verified = coordinators.verify(&begin, &[(GROUPS_TOPIC.into(), partition.index)]);

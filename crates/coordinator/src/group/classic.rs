@@ -19,6 +19,7 @@ use milena_protocol::messages::join_group_response::JoinGroupResponseMember;
 use milena_protocol::{ErrorCode, Message, Reader};
 
 use super::{GroupCx, Timer};
+use crate::partition::java_place;
 pub(super) use member::{Member, Protocols};
 pub(super) use rebalance::{refused_join, refused_sync};
 
@@ -379,7 +380,7 @@ impl ClassicGroup {
     }
 
     /// The protocol that the members agree on: each votes for its first one of those that all support. With as many votes
-    /// the last in the order of names wins.
+    /// the one wins that Kafka finds first in its table.
     fn select_protocol(&self) -> Option<String> {
         let candidates: BTreeSet<&str> =
             self.supported.iter().filter(|(_, count)| **count == self.members.len()).map(|(name, _)| &**name).collect();
@@ -389,7 +390,9 @@ impl ClassicGroup {
                 *votes.entry(name).or_default() += 1;
             }
         }
-        votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(name, _)| name.to_owned())
+        let len = votes.len();
+        let order = |(name, votes): &(&str, usize)| (*votes, std::cmp::Reverse(java_place(name, len)));
+        votes.into_iter().max_by_key(order).map(|(name, _)| name.to_owned())
     }
 
     /// Whether the protocol of the next generation would be that of this one.

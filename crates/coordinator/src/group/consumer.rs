@@ -74,9 +74,8 @@ pub(super) struct ConsumerGroup {
     static_members: BTreeMap<String, Arc<str>>,
     /// Who owns a partition, or is to give it up.
     owners: BTreeMap<(Uuid, i32), Arc<str>>,
+    /// What the members' expressions stand for; all are looked up together.
     regexes: BTreeMap<String, Resolved>,
-    /// Version of the metadata in which they were last looked up, and when, ms since 1970.
-    looked_up: Option<(i64, i64)>,
     /// Version of the metadata that the hash was last compared with.
     compared_version: Option<i64>,
 }

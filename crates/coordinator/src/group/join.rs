@@ -122,8 +122,12 @@ impl ClassicGroup {
             Some(refused_join(member, ErrorCode::INCONSISTENT_GROUP_PROTOCOL))
         } else if member.is_empty() {
             return self.join_new(ticket, join, cx);
-        } else if self.is_pending(member) && request.group_instance_id.is_none() {
-            return self.add_joining(ticket, Arc::from(member), join, cx);
+        } else if self.is_pending(member) {
+            if request.group_instance_id.is_none() {
+                return self.add_joining(ticket, Arc::from(member), join, cx);
+            }
+            // An id is given out to those that are not static.
+            Some(refused_join("", ErrorCode::UNKNOWN_SERVER_ERROR))
         } else {
             let who = identity(member, request.group_instance_id.as_deref());
             match self.check_member(who) {

@@ -59,7 +59,13 @@ impl Log {
     /// Before the first batch of a transaction is written, its coordinator must confirm that it knows of the transaction and this partition.
     /// The guard returned then goes with the batch to [`append`](Self::append), which refuses it if the transaction was ended
     /// meanwhile. `None` when the transaction is open here: nothing needs to be confirmed.
-    pub fn begin_verification(&mut self, start: &VerificationStart) -> Option<VerificationGuard> {
+    ///
+    /// # Errors
+    /// [`Unwritten::InvalidProducerEpoch`] when the producer has written in a later epoch.
+    pub fn begin_verification(
+        &mut self,
+        start: &VerificationStart,
+    ) -> std::result::Result<Option<VerificationGuard>, Unwritten> {
         self.producers.verify(start)
     }
 

@@ -60,6 +60,11 @@ impl Producer {
         &self.batches[..usize::from(self.count)]
     }
 
+    /// Whether it has written in a later epoch than this one.
+    pub(super) fn is_past(&self, epoch: i16) -> bool {
+        epoch < self.epoch
+    }
+
     /// First offset of the open transaction.
     pub(crate) fn open_transaction(&self) -> Option<i64> {
         (self.current_txn_first_offset >= 0).then_some(self.current_txn_first_offset)

@@ -224,30 +224,38 @@ fn a_transaction_begins_only_with_the_guard_of_a_verification_that_was_not_overt
     let first = in_transaction(7, 0, 0, 0);
     const UNVERIFIED: Result<(), Unwritten> = Err(Unwritten::InvalidTransactionState);
     assert_eq!(producers.judge(&first, true, None), UNVERIFIED);
-    let stale = producers.verify(&start(0, 0));
-    assert_eq!(producers.verify(&start(0, 0)), stale, "the same verification");
+    let stale = producers.verify(&start(0, 0)).unwrap();
+    assert_eq!(producers.verify(&start(0, 0)), Ok(stale), "the same verification");
     producers.apply(&marker(7, 0, false, 0, 0));
     assert_eq!(producers.judge(&first, true, stale), UNVERIFIED, "the transaction has ended meanwhile");
-    let fresh = producers.verify(&start(0, 0));
+    let fresh = producers.verify(&start(0, 0)).unwrap();
     assert_eq!(producers.judge(&first, true, stale), UNVERIFIED);
     assert_eq!(producers.judge(&first, true, None), UNVERIFIED);
     assert_eq!(producers.judge(&first, true, fresh), Ok(()));
     producers.apply(&in_transaction(7, 0, 0, 1));
-    assert_eq!((producers.verify(&start(0, 1)), producers.has_open_transaction(7, 0)), (None, true));
+    assert_eq!((producers.verify(&start(0, 1)), producers.has_open_transaction(7, 0)), (Ok(None), true));
     assert_eq!(producers.judge(&in_transaction(7, 0, 1, 2), true, None), Ok(()), "it is open");
     assert_eq!(producers.judge(&in_transaction(7, 1, 0, 2), true, None), UNVERIFIED, "not in this epoch");
     assert_eq!(producers.judge(&sent(0, 5, 1, 2), true, None), Err(Unwritten::OutOfOrderSequence));
 }
 
 #[test]
+fn nothing_is_verified_for_an_epoch_that_is_over() {
+    let mut producers = Producers::default();
+    producers.apply(&marker(7, 2, false, 0, 0));
+    assert_eq!(producers.verify(&start(1, 0)), Err(Unwritten::InvalidProducerEpoch));
+    assert!(matches!(producers.verify(&start(2, 0)), Ok(Some(_))));
+}
+
+#[test]
 fn no_batch_gets_in_front_of_an_earlier_one_that_is_being_verified() {
     let mut producers = Producers::default();
-    let guard = producers.verify(&start(0, 3));
+    let guard = producers.verify(&start(0, 3)).unwrap();
     assert_eq!(producers.judge(&in_transaction(7, 0, 4, 0), true, guard), Err(Unwritten::OutOfOrderSequence));
-    producers.verify(&start(0, 2));
+    producers.verify(&start(0, 2)).unwrap();
     assert_eq!(producers.judge(&in_transaction(7, 0, 3, 0), true, guard), Err(Unwritten::OutOfOrderSequence));
     assert_eq!(producers.judge(&in_transaction(7, 0, 2, 0), true, guard), Ok(()));
-    producers.verify(&start(1, 9));
+    producers.verify(&start(1, 9)).unwrap();
     assert_eq!(producers.judge(&in_transaction(7, 1, 9, 0), true, guard), Ok(()), "a new epoch counts anew");
     producers.expire(100, 100);
     assert_eq!(producers.judge(&in_transaction(7, 1, 9, 0), true, guard), Err(Unwritten::InvalidTransactionState));
@@ -256,7 +264,7 @@ fn no_batch_gets_in_front_of_an_earlier_one_that_is_being_verified() {
 #[test]
 fn an_unknown_producer_whose_epoch_rises_with_each_transaction_begins_at_zero() {
     let mut producers = Producers::default();
-    let guard = producers.verify(&VerificationStart { epoch_bumps: true, ..start(0, 5) });
+    let guard = producers.verify(&VerificationStart { epoch_bumps: true, ..start(0, 5) }).unwrap();
     assert_eq!(producers.judge(&in_transaction(7, 0, 5, 0), true, guard), Err(Unwritten::OutOfOrderSequence));
     assert_eq!(producers.judge(&in_transaction(7, 0, 0, 0), true, guard), Ok(()));
 }

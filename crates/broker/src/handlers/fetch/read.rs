@@ -332,7 +332,7 @@ mod tests {
         {
             let partition = only(&topic_on(&disk, &[&[&[1]]]));
             let start = VerificationStart { producer_id: 7, epoch: 0, base_sequence: 0, epoch_bumps: false, now_ms: 0 };
-            let guard = partition.begin_verification(&start);
+            let guard = partition.begin_verification(&start).unwrap();
             let mut builder = BatchBuilder::new().producer(7, 0, 0).transactional(true);
             builder.push(2, None, Some(b"value"), &[]);
             partition.append_as_leader(&mut [&mut builder.build().unwrap()], &[guard], 0).unwrap();

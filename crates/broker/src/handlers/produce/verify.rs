@@ -56,7 +56,8 @@ fn support(version: i16) -> Support {
 /// The producer of a batch whose transaction is not known to be open in the partition.
 fn begin(part: &mut Part, batch: &[u8], support: Support, now_ms: i64) -> Option<Producer> {
     let partition = part.partition.as_ref().filter(|_| part.is_good())?;
-    let batch = Batch::parse(batch).ok().filter(|batch| batch.is_transactional())?;
+    // What no producer sends belongs to no transaction, whatever it says.
+    let batch = Batch::parse(batch).ok().filter(|batch| batch.is_transactional() && batch.producer_id() >= 0)?;
     let producer = Producer { id: batch.producer_id(), epoch: batch.producer_epoch() };
     let start = VerificationStart {
         producer_id: producer.id,
@@ -65,8 +66,16 @@ fn begin(part: &mut Part, batch: &[u8], support: Support, now_ms: i64) -> Option
         epoch_bumps: support == Support::Implicit,
         now_ms,
     };
-    part.guard = partition.begin_verification(&start);
-    part.guard.map(|_| producer)
+    match partition.begin_verification(&start) {
+        Ok(guard) => {
+            part.guard = guard;
+            guard.map(|_| producer)
+        }
+        Err(_) => {
+            part.refuse(ErrorCode::INVALID_PRODUCER_EPOCH, None);
+            None
+        }
+    }
 }
 
 /// Asks the coordinator once for all that begins with one request.

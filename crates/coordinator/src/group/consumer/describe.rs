@@ -1,14 +1,13 @@
 //! ConsumerGroupDescribe, and what ListGroups shows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use milena_protocol::ErrorCode;
 use milena_protocol::messages::consumer_group_describe_response::{
     Assignment, DescribedGroup, Member as Described, TopicPartitions,
 };
 use milena_protocol::messages::list_groups_response::ListedGroup;
+use milena_protocol::{ErrorCode, Uuid};
 
-use super::assign::Partitions;
 use super::heartbeat::clipped;
 use super::member::Member;
 use super::{ConsumerGroup, Metadata};
@@ -63,9 +62,12 @@ impl ConsumerGroup {
     }
 
     fn described(&self, member: &Member, metadata: &dyn Metadata) -> Described<'static> {
-        let partitions = |owned: &BTreeMap<i32, i32>| owned.keys().copied().collect::<BTreeSet<_>>();
-        let assigned = member.assigned.iter().map(|(topic, owned)| (*topic, partitions(owned))).collect();
-        let none = Partitions::new();
+        // What it is to give up is its own until it says that it has.
+        let mut owned: BTreeMap<Uuid, Vec<i32>> = BTreeMap::new();
+        for (topic, partitions) in member.assigned.iter().chain(&member.revoking) {
+            owned.entry(*topic).or_default().extend(partitions.keys());
+        }
+        let target = self.targets.get(&member.id).into_iter().flatten();
         Described {
             member_id: member.id.to_string().into(),
             instance_id: member.instance.clone().map(Into::into),
@@ -75,21 +77,17 @@ impl ConsumerGroup {
             client_host: member.client_host.clone().into(),
             subscribed_topic_names: member.names.iter().map(|name| name.clone().into()).collect(),
             subscribed_topic_regex: Some(member.regex.clone().into()),
-            assignment: named(&assigned, metadata),
-            target_assignment: named(self.targets.get(&member.id).unwrap_or(&none), metadata),
+            assignment: named(owned, metadata),
+            target_assignment: named(target.map(|(id, all)| (*id, all.iter().copied().collect())), metadata),
             member_type: member.classic.as_ref().map_or(CONSUMER_MEMBER, |_| CLASSIC_MEMBER),
         }
     }
 }
 
 /// Partitions with the names of their topics, as far as these exist.
-fn named(partitions: &Partitions, metadata: &dyn Metadata) -> Assignment<'static> {
-    let topic = |(id, partitions): (&milena_protocol::Uuid, &BTreeSet<i32>)| {
-        Some(TopicPartitions {
-            topic_id: *id,
-            topic_name: metadata.name(*id)?.into(),
-            partitions: partitions.iter().copied().collect::<Vec<_>>().into(),
-        })
+fn named(partitions: impl IntoIterator<Item = (Uuid, Vec<i32>)>, metadata: &dyn Metadata) -> Assignment<'static> {
+    let topic = |(topic_id, partitions): (Uuid, Vec<i32>)| {
+        Some(TopicPartitions { topic_id, topic_name: metadata.name(topic_id)?.into(), partitions: partitions.into() })
     };
-    Assignment { topic_partitions: partitions.iter().filter_map(topic).collect() }
+    Assignment { topic_partitions: partitions.into_iter().filter_map(topic).collect() }
 }

@@ -14,7 +14,7 @@ use milena_protocol::{ErrorCode, Str};
 use super::member::{Member, MemberState, Owned};
 use super::migrate::{Downgraded, write};
 use super::step::Step;
-use super::{ConsumerGroup, Writing, member_id, regex, start_session};
+use super::{ConsumerGroup, Writing, member_id, start_session};
 use crate::engine::Ticket;
 use crate::group::api::{ConsumerHeartbeat, Reply};
 use crate::group::expire::group_key;
@@ -127,7 +127,7 @@ impl Groups {
         let changed = step.subscribe(&before, &wanting)?;
         let after = step.reconcile(&wanting, changed, now_ms, request.topic_partitions.as_deref());
         let bumped = step.epoch != group.epoch;
-        let resolve = regex::is_due(group, &after, &*metadata, now_ms).then(|| Arc::clone(&id));
+        let resolve = step.is_lookup_due(&after, now_ms).then(|| Arc::clone(&id));
         if let Some(group) = self.consumers.get_mut(&id).filter(|_| !bumped) {
             group.compared_version = Some(metadata.version());
         }

@@ -22,46 +22,53 @@ pub(super) fn check(expression: &str) -> Result<(), String> {
         .map_err(|error| format!("SubscribedTopicRegex `{expression}` is not a valid regular expression: {error}."))
 }
 
-/// Whether the expressions of a group are to be looked up: because `member` has a new one, or because there may be other
-/// topics by now.
-pub(super) fn is_due(group: &ConsumerGroup, member: &Member, metadata: &dyn Metadata, now_ms: i64) -> bool {
-    if !member.regex.is_empty() && !group.regexes.contains_key(&member.regex) {
-        return true;
+/// Whether the expressions of a group are to be looked up after a heartbeat of `member`: because there are others than
+/// those that were, or because there may be other topics by now.
+pub(super) fn is_due(
+    group: &ConsumerGroup,
+    member: &Member,
+    gone: &[Arc<str>],
+    metadata: &dyn Metadata,
+    now_ms: i64,
+) -> bool {
+    let last = group.regexes.values().next();
+    // Under a clock that was set back nobody waits.
+    if last.is_some_and(|last| (last.timestamp..=last.timestamp + MIN_INTERVAL_MS).contains(&now_ms)) {
+        return false;
     }
-    let is_old = |(version, at)| now_ms >= at + MIN_INTERVAL_MS && version < metadata.version();
-    !group.regexes.is_empty() && group.looked_up.is_none_or(is_old)
+    let expressions = group.members_with(Some(member), gone).map(|member| &member.regex);
+    let expressions: BTreeSet<_> = expressions.filter(|expression| !expression.is_empty()).collect();
+    let is_old = || last.is_none_or(|last| last.version < metadata.version());
+    !expressions.is_empty() && (expressions.len() != group.regexes.len() || is_old())
 }
 
 impl Groups {
     /// Looks all expressions of a group up, and begins a new epoch when one of them stands for other topics than before.
     pub(super) fn resolve(&mut self, id: &Arc<str>, cx: &mut GroupCx<'_, '_>) {
-        let Some(group) = self.consumers.get_mut(id) else { return };
+        let Some(group) = self.consumers.get(id) else { return };
         let metadata = Arc::clone(&cx.settings().metadata);
-        group.looked_up = Some((metadata.version(), cx.now().wall_ms));
         let names = metadata.names();
         let mut records = cx.records();
         let mut writing = Writing { group: id, records: &mut records };
         let mut resolved = ConsumerGroup::default();
+        let mut differ = false;
         let expressions: BTreeSet<_> = group.members.values().map(|member| &member.regex).collect();
         for expression in expressions.into_iter().filter(|expression| !expression.is_empty()) {
             // Every expression was checked when it came in; one of another release may stand for nothing here.
             let matches = whole_match(expression).ok();
             let matches = |name: &&String| matches.as_ref().is_some_and(|matches| matches(name));
-            let topics = names.iter().filter(matches).cloned().collect();
+            let topics: BTreeSet<_> = names.iter().filter(matches).cloned().collect();
+            // One that was not looked up stands for nothing.
+            differ |= group.regexes.get(expression).map_or(!topics.is_empty(), |known| known.topics != topics);
             let found = Resolved { topics, version: metadata.version(), timestamp: cx.now().wall_ms };
-            if group.regexes.get(expression).is_none_or(|known| known.topics != found.topics) {
-                writing.regex(expression, &found);
-            }
+            writing.regex(expression, &found);
             resolved.regexes.insert(expression.clone(), found);
         }
         for gone in group.regexes.keys().filter(|known| !resolved.regexes.contains_key(*known)) {
             writing.remove_regex(gone);
         }
-        let topics = |regexes: &std::collections::BTreeMap<String, Resolved>| -> Vec<_> {
-            regexes.iter().map(|(expression, found)| (expression.clone(), found.topics.clone())).collect()
-        };
-        if topics(&resolved.regexes) != topics(&group.regexes) {
-            let hash = resolved.hash_of(group.members.values(), &*metadata);
+        let hash = resolved.hash_of(group.members.values(), &*metadata);
+        if differ || hash != group.metadata_hash {
             writing.epoch(group.epoch + 1, hash);
         }
         if !records.is_empty() {

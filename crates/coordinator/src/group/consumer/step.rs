@@ -155,6 +155,11 @@ impl<'s> Step<'s> {
         after
     }
 
+    /// Whether the group's expressions are to be looked up, now that the member is as it is `after` the heartbeat.
+    pub(super) fn is_lookup_due(&self, after: &Member, now_ms: i64) -> bool {
+        regex::is_due(self.group, after, self.gone.as_slice(), self.metadata, now_ms)
+    }
+
     /// What the member should own, and in which epoch of the assignment.
     fn target(&mut self, member: &Member, now_ms: i64) -> (i32, Partitions) {
         let group = self.group;

@@ -279,13 +279,66 @@ fn an_expression_is_looked_up_after_the_heartbeat_and_again_when_there_are_topic
     assert_eq!((one.epoch, one.owned.len()), (2, 2));
     assert_eq!(kinds(&bench), [vec![5, 8], vec![16, 3], vec![7, 6, 8]]);
     bench.settings.metadata = Cluster::of(2, &[("t", 1, 2), ("tu", 3, 1), ("unit", 2, 1)]);
-    bench.advance(10_000);
+    bench.advance(10_001);
     one.beat(&mut bench);
     one.beat(&mut bench);
     assert_eq!((one.epoch, one.owned.len()), (3, 2));
     assert_eq!(described(&mut bench).0, "Stable");
     let bad = Consumer { regex: Some("(?=t)".to_owned()), ..Consumer::new("other") };
     assert_eq!(send(&mut bench, bad.request()).error_code, ErrorCode::INVALID_REGULAR_EXPRESSION.0);
+}
+
+#[test]
+fn expressions_are_looked_up_at_most_every_ten_seconds() {
+    let mut bench = over(2);
+    let regex = |id: &str, regex: &str| Consumer { regex: Some(regex.to_owned()), ..Consumer::new(id) };
+    let (mut one, mut two) = (regex("one", "none"), regex("two", "t"));
+    one.beat(&mut bench);
+    one.beat(&mut bench);
+    assert_eq!(described(&mut bench), ("Stable".into(), 1, 1), "an expression for no topic begins no epoch");
+    two.beat(&mut bench);
+    bench.advance(10_000);
+    two.beat(&mut bench);
+    two.beat(&mut bench);
+    assert_eq!((two.epoch, two.owned.len()), (1, 0));
+    bench.advance(1);
+    two.beat(&mut bench);
+    two.beat(&mut bench);
+    assert_eq!((two.epoch, two.owned.len()), (2, 2));
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_keep_an_expression_waiting() {
+    let mut bench = over(2);
+    let regex = |id: &str, regex: &str| Consumer { regex: Some(regex.to_owned()), ..Consumer::new(id) };
+    let (mut one, mut two) = (regex("one", "none"), regex("two", "t"));
+    one.beat(&mut bench);
+    bench.log.now.wall_ms -= 1_000;
+    two.beat(&mut bench);
+    two.beat(&mut bench);
+    assert_eq!(two.owned.len(), 2);
+}
+
+#[test]
+fn what_a_member_is_to_give_up_is_described_as_its_own() {
+    let mut bench = over(4);
+    let (mut one, mut two) = (Consumer::new("one"), Consumer::new("two"));
+    one.beat(&mut bench);
+    bench.advance(2_000);
+    two.beat(&mut bench);
+    let told = send(&mut bench, one.request());
+    assert_eq!(told.assignment.unwrap().topic_partitions[0].partitions.len(), 2);
+    let Reply::DescribeConsumers(group) = bench.ask(Request::DescribeConsumers("g")) else { panic!("another answer") };
+    let described = group.members.iter().find(|member| &*member.member_id == "one").unwrap();
+    let partitions = |all: &[_]| -> usize {
+        all.iter()
+            .map(|topic: &milena_protocol::messages::consumer_group_describe_response::TopicPartitions<'_>| {
+                topic.partitions.len()
+            })
+            .sum()
+    };
+    let counts = (&described.assignment, &described.target_assignment);
+    assert_eq!((partitions(&counts.0.topic_partitions), partitions(&counts.1.topic_partitions)), (4, 2));
 }
 
 #[test]

@@ -173,6 +173,43 @@ fn the_protocol_is_one_that_all_know_by_votes() {
 }
 
 #[test]
+fn with_as_many_votes_the_protocol_is_the_one_that_kafka_finds_first() {
+    let mut bench = bench();
+    let tickets = [
+        send_join(&mut bench, join_request("", &["roundrobin", "range"])),
+        send_join(&mut bench, join_request("", &["range", "roundrobin"])),
+    ];
+    bench.advance(6_000);
+    for ticket in tickets {
+        assert_eq!(joined(&mut bench, ticket).unwrap().protocol_name.as_deref(), Some("range"));
+    }
+}
+
+#[test]
+fn an_id_that_was_given_out_is_none_of_a_static_member() {
+    let mut bench = bench();
+    stable(&mut bench);
+    let request = join_request("", &["range"]);
+    let told = bench.send(Request::Join(Join { requires_member_id: true, ..with_client(request) }));
+    let pending = joined(&mut bench, told).unwrap().member_id.to_string();
+    let request = JoinGroupRequest { group_instance_id: Some("i".into()), ..join_request(&pending, &["range"]) };
+    let refused = send_join(&mut bench, request);
+    let refused = joined(&mut bench, refused).unwrap();
+    assert_eq!((refused.error_code, &*refused.member_id), (ErrorCode::UNKNOWN_SERVER_ERROR.0, ""));
+    assert_eq!(join_waits(&mut bench, &pending), None, "it can join all the same");
+}
+
+fn with_client(request: JoinGroupRequest<'_>) -> Join<'_> {
+    Join { request, client_id: "c", client_host: "/127.0.0.1", requires_member_id: false, skips_assignment: true }
+}
+
+/// The answer to a JoinGroup of the member, if there is one at once.
+fn join_waits(bench: &mut Group, member: &str) -> Option<JoinGroupResponse<'static>> {
+    let ticket = join(bench, member);
+    joined(bench, ticket)
+}
+
+#[test]
 fn a_member_that_leaves_while_others_join_is_not_waited_for() {
     let mut bench = bench();
     let (leader, other) = two(&mut bench);
