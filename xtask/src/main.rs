@@ -4,7 +4,9 @@ mod bench;
 mod compat;
 mod differential;
 mod files;
+mod memory;
 mod oracle;
+mod scaling;
 mod target;
 mod test;
 mod tools;
@@ -32,12 +34,16 @@ enum Command {
     Differential(differential::Args),
     /// Lets Apache Kafka read the files that a server leaves
     Files(files::Args),
+    /// Says what connections, partitions, sessions, members and bytes in flight cost Milena in memory
+    Memory,
     /// Fetches Apache Kafka and runs it on free loopback ports until Ctrl-C
     Oracle(oracle::Args),
     /// Asks a server cases that are not recorded yet, and prints them as Apache Kafka's answers are recorded
     Record(differential::RecordArgs),
     /// Asks Apache Kafka and a server the same requests in every version and compares the answers
     Requests(differential::RequestArgs),
+    /// Says what a request costs Milena with one reactor and with more
+    Scaling(scaling::Args),
     /// Runs every test: format, lints, unit tests, comparisons with Apache Kafka, real clients
     Test(test::Args),
 }
@@ -58,9 +64,11 @@ fn run() -> Result<()> {
         Command::Compat(args) => compat::run(&args),
         Command::Differential(args) => differential::run(&args),
         Command::Files(args) => files::run(&args),
+        Command::Memory => memory::run(),
         Command::Oracle(args) => oracle::run(&args),
         Command::Record(args) => differential::record(&args),
         Command::Requests(args) => differential::requests(&args),
+        Command::Scaling(args) => scaling::run(&args),
         Command::Test(args) => test::run(&args),
     }
 }

@@ -1,7 +1,10 @@
 //! What a request costs in memory, counted and not timed: how often the broker allocates for a request that finds everything warm,
-//! and that records never pass through memory of their own. Whoever makes the path longer changes a number here.
+//! that records never pass through memory of their own, and that clients leave nothing behind. Whoever makes the path longer changes a number here.
 #![allow(unreachable_pub, reason = "a test has no public surface; `pub` says what a module offers to the others")]
 
+mod allocations {
+    pub mod growth;
+}
 mod common;
 
 use std::alloc::System;
@@ -30,8 +33,11 @@ const ALL_TURNS: usize = WARM_UP + ROUNDS * TURNS;
 const MOST_BYTES: usize = 600;
 const TIME: i64 = 1_700_000_000_000;
 
-/// What is counted is counted for the whole process.
-static ALONE: Mutex<()> = Mutex::new(());
+/// What is counted is counted for the whole process, so one test counts at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Id and epoch of a fetch outside of a session.
 const NO_SESSION: (i32, i32) = (0, -1);
@@ -47,7 +53,7 @@ struct Line {
 impl Line {
     /// A line to a node with the topic `t` of ten partitions.
     fn new() -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = alone();
         let node = Node::start_with(&["num.network.threads=1"]);
         create_topic(&mut node.client(), "t", 10, &[]);
         let stream = TcpStream::connect(node.address()).unwrap();
