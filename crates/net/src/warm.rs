@@ -14,12 +14,11 @@ use tokio::task::JoinHandle;
 
 /// Bytes that are looked for at once.
 const PROBED: u64 = 1 << 20;
-/// Distance between the bytes that are looked at. Pages come and go in runs.
+/// Distance between the bytes that are looked at, and bytes that are asked of the disk at once: what Linux reads ahead by itself,
+/// so pages come and go in such runs.
 const STRIDE: u64 = 128 << 10;
 /// Bytes that a thread brings in before sending goes on.
 const AHEAD: u64 = 4 << 20;
-/// Bytes of one read: of what is asked of the disk at once, too.
-const CHUNK: u64 = 256 << 10;
 
 /// What is known of the file range that a connection is about to send.
 #[derive(Debug, Default)]
@@ -61,28 +60,25 @@ impl Warmth {
 /// Whether a read of this range would not wait, as far as some of its bytes tell. A file system that can't say so
 /// counts as one that waits.
 fn is_cached(file: &File, position: u64, len: u64) -> bool {
-    let last = position + len - 1;
-    let probes = (position..last).step_by(STRIDE as usize).chain([last]);
     let mut byte = [0];
     let is_there = |at| preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT).is_ok();
-    { probes }.all(is_there)
+    probes(position, len).all(is_there)
 }
 
-/// Reads a range; what for the reader does not say.
+/// The places that tell of a range.
+fn probes(position: u64, len: u64) -> impl Iterator<Item = u64> {
+    let last = position + len - 1;
+    (position..last).step_by(STRIDE as usize).chain([last])
+}
+
+/// Brings a range into the page cache, without a copy: all of it is asked for before any of it is waited for.
 fn read(file: &File, position: u64, len: u64) {
     let end = position + len;
-    let chunks = (position..end).step_by(CHUNK as usize);
-    for at in chunks.clone() {
-        // All of it is asked for before any of it is waited for.
-        let _ = rustix::fs::fadvise(file, at, std::num::NonZero::new(CHUNK.min(end - at)), Advice::WillNeed);
+    for at in (position..end).step_by(STRIDE as usize) {
+        let _ = rustix::fs::fadvise(file, at, std::num::NonZero::new(STRIDE.min(end - at)), Advice::WillNeed);
     }
-    let mut buffer = vec![0; CHUNK.min(len) as usize];
-    for at in chunks {
-        let wanted = CHUNK.min(end - at) as usize;
-        if file.read_exact_at(&mut buffer[..wanted], at).is_err() {
-            return;
-        }
-    }
+    // What can't be read is found out again by who sends it.
+    let _ = probes(position, len).try_for_each(|at| file.read_exact_at(&mut [0], at));
 }
 
 #[cfg(test)]
