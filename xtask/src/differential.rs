@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use milena_testkit::differential::requests;
 use milena_testkit::differential::runner::{self, Judged, Verdict};
+use milena_testkit::differential::{cases, requests};
 use milena_testkit::oracle;
 use milena_testkit::server::{Kind, Options};
 
@@ -18,6 +18,9 @@ pub(crate) struct Args {
     /// Show cases that agree as well
     #[arg(long)]
     all: bool,
+    /// A file of cases, as `record` prints them, that is run in place of the recorded ones
+    #[arg(long)]
+    table: Option<PathBuf>,
 }
 
 /// Options of `cargo xtask requests`.
@@ -32,18 +35,17 @@ pub(crate) struct RequestArgs {
 /// Options of `cargo xtask record`.
 #[derive(clap::Args)]
 pub(crate) struct RecordArgs {
-    /// Lines of an id, a tab, and what it asks in words
+    /// Lines of an id, a tab, and what it asks in words; or of cases that are data
     file: PathBuf,
     #[command(flatten)]
     server: crate::target::Target,
 }
 
-/// Asks a server cases that are not recorded yet, and prints them as lines of `crates/testkit/data/more-cases.jsonl`.
+/// Asks a server cases that are not recorded yet, and prints them as lines of the files in `crates/testkit/data`.
 pub(crate) fn record(args: &RecordArgs) -> Result<()> {
-    let text = std::fs::read_to_string(&args.file)?;
-    let wanted: Vec<_> = text.lines().filter_map(|line| line.split_once('\t')).collect();
+    let wanted = cases::of_file(&args.file)?;
     let server = args.server.options()?.start()?;
-    runner::record(&server, &wanted, |recorded| match recorded {
+    runner::record(&server, wanted, |recorded| match recorded {
         Ok(case) => println!("{case}"),
         Err(why) => eprintln!("{why}"),
     })
@@ -65,7 +67,8 @@ pub(crate) fn requests(args: &RequestArgs) -> Result<()> {
 /// Runs and prints what differs; fails if anything does that is not known.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut server = args.server.options()?.start()?;
-    let all = runner::run(&server, &args.only, |judged| print(judged, args.all))?;
+    let cases = args.table.as_deref().map_or_else(cases::all, cases::of_file)?;
+    let all = runner::run(&server, cases, &args.only, |judged| print(judged, args.all))?;
     println!("{}", runner::summary(&all));
     if all.iter().any(Judged::is_bad) {
         server.keep();

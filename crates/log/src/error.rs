@@ -51,6 +51,16 @@ pub enum LogError {
         /// What is wrong.
         reason: String,
     },
+    /// A record that can't be read, in a batch that was taken like that or was damaged since.
+    #[error("a record of the batch at byte {position} of {} can't be read: {reason}", path.display())]
+    BadRecord {
+        /// The file.
+        path: PathBuf,
+        /// Where the batch begins in it, bytes.
+        position: u64,
+        /// Why.
+        reason: milena_records::RecordError,
+    },
     /// A text file (checkpoint, `meta.properties`, `partition.metadata`) that cannot be understood.
     #[error("{}: {reason}", path.display())]
     BadFile {

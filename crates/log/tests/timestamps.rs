@@ -53,14 +53,29 @@ fn the_first_record_at_or_after_a_timestamp_is_found_in_every_codec_and_segment(
 }
 
 #[test]
-fn with_append_times_the_largest_timestamp_is_the_last_record_of_its_batch() {
+fn with_append_times_the_largest_timestamp_is_that_of_the_first_record_of_its_batch() {
     let disk = disk(1);
     let (mut log, _) = open(&disk, &small(), true, 0);
     append(&mut log, records(Compression::None, &[1, 2, 3], Some(900)));
     append(&mut log, records(Compression::Lz4, &[5, 6], Some(900)));
     let largest = log.max_timestamp_offset(&mut Decompressor::new(1 << 20)).unwrap();
-    assert_eq!(largest.map(|found| (found.timestamp, found.offset)), Some((900, 2)));
+    assert_eq!(largest.map(|found| (found.timestamp, found.offset)), Some((900, 0)));
     assert_eq!([4, 900, 901].map(|at| by_time(&log, at)), [Some((900, 0)), Some((900, 0)), None]);
+}
+
+#[test]
+fn where_no_record_has_a_timestamp_the_first_one_stands_for_the_largest() {
+    let disk = disk(1);
+    let (mut log, _) = open(&disk, &small(), true, 0);
+    append(&mut log, records(Compression::None, &[-1, -1], None));
+    append(&mut log, records(Compression::Lz4, &[-1], None));
+    let largest = |log: &Log| log.max_timestamp_offset(&mut Decompressor::new(1 << 20)).unwrap();
+    let first = TimestampOffset { timestamp: -1, offset: 0, leader_epoch: 0 };
+    assert_eq!(largest(&log), Some(first));
+    log.set_log_start_offset(2).unwrap();
+    assert_eq!(largest(&log), Some(first));
+    append(&mut log, records(Compression::None, &[0], None));
+    assert_eq!(largest(&log).map(|found| (found.timestamp, found.offset)), Some((0, 3)));
 }
 
 #[test]

@@ -4,8 +4,8 @@
 use crate::batch::{Batch, TimestampType};
 use crate::error::BatchError;
 use crate::layout::{
-    ATTRIBUTES_AT, BASE_SEQUENCE_AT, CRC_AT, LEADER_EPOCH_AT, LOG_APPEND_TIME_BIT, MAX_TIMESTAMP_AT, PRODUCER_EPOCH_AT,
-    PRODUCER_ID_AT,
+    ATTRIBUTES_AT, BASE_SEQUENCE_AT, CRC_AT, KNOWN_BITS, LEADER_EPOCH_AT, LOG_APPEND_TIME_BIT, MAX_TIMESTAMP_AT,
+    PRODUCER_EPOCH_AT, PRODUCER_ID_AT,
 };
 use crate::split;
 
@@ -56,7 +56,7 @@ impl<'a> BatchMut<'a> {
     /// Sets the timestamp type and the largest stamp (ms since 1970), and the checksum if one of them is new.
     ///
     /// With [`TimestampType::LogAppendTime`] the stamp is the append time and becomes every record's; base timestamp and deltas stay.
-    /// Returns whether the checksum was computed again.
+    /// Returns whether the checksum was computed again; attribute bits without a meaning are gone then, as in Kafka.
     pub fn set_max_timestamp(&mut self, timestamp_type: TimestampType, max_timestamp: i64) -> bool {
         let batch = self.as_batch();
         if batch.timestamp_type() == timestamp_type && batch.max_timestamp() == max_timestamp {
@@ -66,7 +66,7 @@ impl<'a> BatchMut<'a> {
             TimestampType::CreateTime => batch.attributes() & !LOG_APPEND_TIME_BIT,
             TimestampType::LogAppendTime => batch.attributes() | LOG_APPEND_TIME_BIT,
         };
-        self.put(ATTRIBUTES_AT, attributes.to_be_bytes());
+        self.put(ATTRIBUTES_AT, (attributes & KNOWN_BITS).to_be_bytes());
         self.put(MAX_TIMESTAMP_AT, max_timestamp.to_be_bytes());
         self.update_crc();
         true

@@ -8,6 +8,8 @@ pub const LOG_OVERHEAD: usize = 12;
 pub const MAGIC: i8 = 2;
 /// Producer id of a batch from a producer that is not idempotent.
 pub const NO_PRODUCER_ID: i64 = -1;
+/// Epoch of a batch without producer.
+pub const NO_PRODUCER_EPOCH: i16 = -1;
 
 /// Where the length field stands in a batch; the base offset is in front of it.
 pub const LENGTH_AT: usize = 8;
@@ -44,3 +46,5 @@ pub const TRANSACTIONAL_BIT: i16 = 0x10;
 pub const CONTROL_BIT: i16 = 0x20;
 /// Bit of the attributes: the delete horizon stands in the place of the base timestamp.
 pub const DELETE_HORIZON_BIT: i16 = 0x40;
+/// All of these bits; the others have no meaning.
+pub const KNOWN_BITS: i16 = 0x7f;

@@ -25,7 +25,7 @@ pub use compression::{CompressionError, Compressor, Decompressor, Output};
 pub use control::{ControlType, EndTransaction, coordinator_epoch, end_transaction_marker};
 pub use crc::crc32c;
 pub use error::BatchError;
-pub use layout::{BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, NO_PRODUCER_ID};
+pub use layout::{BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC, NO_PRODUCER_EPOCH, NO_PRODUCER_ID};
 pub use rebuild::{RebuildError, RebuildTarget, rebuild};
 pub use record::{Header, HeaderIter, Headers, Record, Records};
 pub use record_error::{RecordError, RecordFault};

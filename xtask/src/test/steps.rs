@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use milena_testkit::differential::cases as recorded_cases;
 use milena_testkit::differential::requests;
 use milena_testkit::differential::runner::{self, Judged, Verdict};
 use milena_testkit::server::{Kind, Options};
@@ -114,7 +115,7 @@ pub(super) fn oracle() -> Result<Outcome> {
 
 fn recorded(options: Options) -> Result<Outcome> {
     let mut server = options.start()?;
-    let all = runner::run(&server, &[], |_| {})?;
+    let all = runner::run(&server, recorded_cases::all()?, &[], |_| {})?;
     let mut outcome = Outcome::default();
     for judged in &all {
         match &judged.verdict {

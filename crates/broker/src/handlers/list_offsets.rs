@@ -245,6 +245,7 @@ fn code_of(partition: &Partition, error: &LogError) -> ErrorCode {
     partition.note_error(error);
     match error {
         LogError::Io { .. } => partition.failure_error(),
+        LogError::BadRecord { .. } => ErrorCode::INVALID_RECORD,
         _ => ErrorCode::UNKNOWN_SERVER_ERROR,
     }
 }

@@ -1,5 +1,6 @@
 //! The cases whose outcomes were recorded from Apache Kafka, as far as they are not about what happens with time.
 
+use milena_testkit::differential::cases;
 use milena_testkit::differential::runner::{self, Verdict};
 
 use crate::common::Node;
@@ -9,7 +10,7 @@ fn agree(only: &[&str]) {
     let node = Node::start();
     let only: Vec<_> = only.iter().map(|&start| start.to_owned()).collect();
     let mut wrong = Vec::new();
-    let all = runner::run(&node.server(), &only, |judged| {
+    let all = runner::run(&node.server(), cases::all().unwrap(), &only, |judged| {
         let (case, outcome) = (&judged.case.id, &judged.case.outcome);
         match &judged.verdict {
             Verdict::Differs(got) => wrong.push(format!("{case}: expected {outcome}\n  got {got}")),
@@ -60,6 +61,11 @@ fn idempotent_producers_are_answered_as_by_kafka() {
 #[test]
 fn records_are_deleted_as_by_kafka() {
     agree(&["delrec."]);
+}
+
+#[test]
+fn sequences_of_produce_requests_are_answered_as_by_kafka() {
+    agree(&["steps."]);
 }
 
 #[test]

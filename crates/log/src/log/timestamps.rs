@@ -45,7 +45,8 @@ impl LogView {
     /// The first record at or after log start whose timestamp is `timestamp` (ms since 1970) or later. Looks at all records up to the log end.
     ///
     /// # Errors
-    /// [`LogError::Io`](crate::LogError::Io); [`LogError::Corrupt`](crate::LogError::Corrupt) when the batch can't be read.
+    /// [`LogError::Io`](crate::LogError::Io); [`LogError::Corrupt`](crate::LogError::Corrupt) when the batch can't be read,
+    /// [`LogError::BadRecord`](crate::LogError::BadRecord) when a record in it can't.
     pub fn offset_for_timestamp(
         &self,
         timestamp: i64,
@@ -87,9 +88,8 @@ impl LogView {
         Ok(None)
     }
 
-    /// The record with the largest timestamp of all up to the log end, the first of them; `None` in a log without timestamps.
-    ///
-    /// With append times it is the last record of the first batch that has the time, as Kafka has it.
+    /// The record with the largest timestamp of all up to the log end, the first of them. Where no record has a timestamp it is the first
+    /// one, if its own is the -1 that says so. Records below the log start count, as in Kafka.
     ///
     /// # Errors
     /// As [`offset_for_timestamp`](Self::offset_for_timestamp).
@@ -97,16 +97,13 @@ impl LogView {
         let mut largest: Option<(&Segment, crate::index::TimeEntry)> = None;
         for segment in self.segments.iter().filter(|segment| segment.size > 0) {
             let newest = segment.newest(&self.home)?;
-            if newest.timestamp >= 0 && largest.is_none_or(|(_, largest)| newest.timestamp > largest.timestamp) {
+            if largest.is_none_or(|(_, largest)| newest.timestamp > largest.timestamp) {
                 largest = Some((segment, newest));
             }
         }
         let Some((segment, newest)) = largest else { return Ok(None) };
         let Some(header) = segment.locate(&self.home, newest.offset)? else { return Ok(None) };
-        let wanted = |record: &Record<'_>, batch: &Batch<'_>| match batch.timestamp_type() {
-            milena_records::TimestampType::CreateTime => record.timestamp(batch) == batch.max_timestamp(),
-            milena_records::TimestampType::LogAppendTime => record.offset(batch) == batch.last_offset(),
-        };
+        let wanted = |record: &Record<'_>, batch: &Batch<'_>| record.timestamp(batch) == batch.max_timestamp();
         self.record_in(segment, &header, decompressor, wanted)
     }
 
@@ -119,12 +116,12 @@ impl LogView {
         wanted: impl Fn(&Record<'_>, &Batch<'_>) -> bool,
     ) -> Result<Option<TimestampOffset>> {
         let path = segment.path(&self.home);
-        let corrupt = |reason: String| LogError::Corrupt { path: path.clone(), position: header.position, reason };
+        let bad = |reason| LogError::BadRecord { path: path.clone(), position: header.position, reason };
         let mut bytes = vec![0; header.size as usize];
         segment.file(&self.home)?.read_exact_at(&mut bytes, header.position).context("reading", &path)?;
         let batch = Batch::parse(&bytes)?;
-        for record in batch.records(decompressor).map_err(|error| corrupt(error.to_string()))? {
-            let record = record.map_err(|error| corrupt(error.to_string()))?;
+        for record in batch.records(decompressor).map_err(bad)? {
+            let record = record.map_err(bad)?;
             if wanted(&record, &batch) {
                 let (timestamp, offset) = (record.timestamp(&batch), record.offset(&batch));
                 return Ok(Some(TimestampOffset { timestamp, offset, leader_epoch: header.leader_epoch }));

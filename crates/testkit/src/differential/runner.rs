@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::context::{Context, Facts, NotServed};
-use super::{areas, cases, differences};
+use super::{areas, cases, differences, steps};
 use crate::server::Server;
 
 /// How a case ended.
@@ -48,15 +48,20 @@ impl Judged {
     }
 }
 
-/// Runs the cases whose ids begin with one of `only` (all if it is empty) and reports each as it ends.
+/// Runs those of `cases` whose ids begin with one of `only` (all if it is empty) and reports each as it ends.
 ///
 /// # Errors
 /// When the server cannot be asked at all.
-pub fn run(server: &Server, only: &[String], mut report: impl FnMut(&Judged)) -> Result<Vec<Judged>> {
+pub fn run(
+    server: &Server,
+    cases: Vec<cases::Case>,
+    only: &[String],
+    mut report: impl FnMut(&Judged),
+) -> Result<Vec<Judged>> {
     let facts = Facts::ask(server)?;
     let is_oracle = server.kind().name() == "kafka";
     let mut all = Vec::new();
-    for (number, case) in cases::all()?.into_iter().enumerate() {
+    for (number, case) in cases.into_iter().enumerate() {
         if !only.is_empty() && !only.iter().any(|o| case.id.starts_with(o.as_str())) {
             continue;
         }
@@ -64,7 +69,7 @@ pub fn run(server: &Server, only: &[String], mut report: impl FnMut(&Judged)) ->
         let verdict = if is_oracle {
             ask_oracle(server, &facts, number, &case)
         } else {
-            let outcome = areas::run(&mut Context::new(server, &facts, number), &case.id);
+            let outcome = outcome(server, &facts, number, &case);
             judge(outcome, &case.outcome, differences::reason(&case.id))
         };
         let judged = Judged { case, verdict, millis: started.elapsed().as_millis() };
@@ -74,29 +79,35 @@ pub fn run(server: &Server, only: &[String], mut report: impl FnMut(&Judged)) ->
     Ok(all)
 }
 
-/// Asks a server what is not recorded yet: ids, and what they ask in words. What no code knows, and what fails, is told.
+/// Asks a server what is not recorded yet. What no code knows, and what fails, is told.
 ///
 /// # Errors
 /// When the server cannot be asked at all.
 pub fn record(
     server: &Server,
-    wanted: &[(&str, &str)],
+    wanted: Vec<cases::Case>,
     mut report: impl FnMut(Result<cases::Case, String>),
 ) -> Result<()> {
     let facts = Facts::ask(server)?;
-    for (number, (id, text)) in wanted.iter().enumerate() {
-        report(match areas::run(&mut Context::new(server, &facts, number), id) {
-            Ok(Some(outcome)) => Ok(cases::Case { id: (*id).to_owned(), text: (*text).to_owned(), outcome }),
-            Ok(None) => Err(format!("no code knows {id}")),
-            Err(error) => Err(format!("{id}: {error:#}")),
+    for (number, case) in wanted.into_iter().enumerate() {
+        report(match outcome(server, &facts, number, &case) {
+            Ok(Some(outcome)) => Ok(cases::Case { outcome, ..case }),
+            Ok(None) => Err(format!("no code knows {}", case.id)),
+            Err(error) => Err(format!("{}: {error:#}", case.id)),
         });
     }
     Ok(())
 }
 
+/// What comes of a case.
+fn outcome(server: &Server, facts: &Facts, number: usize, case: &cases::Case) -> Result<Option<Value>> {
+    let cx = &mut Context::new(server, facts, number);
+    if case.data["steps"].is_array() { steps::run(cx, &case.data).map(Some) } else { areas::run(cx, &case.id) }
+}
+
 /// Whether Apache Kafka gives the recorded outcome: its lists come in the order of a hash table.
 fn ask_oracle(server: &Server, facts: &Facts, number: usize, case: &cases::Case) -> Verdict {
-    let outcome = areas::run(&mut Context::new(server, facts, number), &case.id);
+    let outcome = outcome(server, facts, number, case);
     judge(outcome.map(|value| value.map(in_one_order)), &in_one_order(case.outcome.clone()), None)
 }
 

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use milena_protocol::ErrorCode;
 use milena_records::validate::{RecordShape, walk, walk_each};
 use milena_records::{
-    Batch, BatchMut, Compression, CompressionError, Compressor, Decompressor, NO_PRODUCER_ID, RebuildError,
-    RebuildTarget, RecordError, TimestampType, rebuild,
+    Batch, BatchMut, Compression, CompressionError, Compressor, Decompressor, NO_PRODUCER_EPOCH, NO_PRODUCER_ID,
+    RebuildError, RebuildTarget, RecordError, TimestampType, rebuild,
 };
 
 use crate::settings::{MAX_DECOMPRESSED_BYTES, RecordRules};
@@ -206,10 +206,18 @@ fn check(
         refuse_offenders(batch, rules, now, tools)?;
     }
     // Kafka builds no batch with such stamps or such a producer, though it stores one that it need not build.
-    if !as_it_is && (oldest < NO_TIMESTAMP || batch.producer_id() < NO_PRODUCER_ID) {
+    if !as_it_is && (oldest < NO_TIMESTAMP || !is_producer_whole(batch)) {
         return Err(Rejection::of_batch(ErrorCode::UNKNOWN_SERVER_ERROR));
     }
     Ok(newest.max(NO_TIMESTAMP))
+}
+
+/// The batch has an id with epoch and sequence, or none and is of no transaction.
+fn is_producer_whole(batch: &Batch<'_>) -> bool {
+    match batch.producer_id() {
+        NO_PRODUCER_ID => !batch.is_transactional(),
+        _ => batch.producer_epoch() != NO_PRODUCER_EPOCH && batch.base_sequence() >= 0,
+    }
 }
 
 /// All stamps from `oldest` to `newest` surely lie within the topic's window around the clock.
