@@ -248,6 +248,9 @@ pub(crate) struct Load {
     /// Send as idempotent producers: with producer ids and sequence numbers.
     #[arg(long)]
     pub idempotent: bool,
+    /// Give the records so many keys, as a compacted topic needs them; none without it.
+    #[arg(long)]
+    pub keys: Option<u64>,
 }
 
 /// What is recovered.
@@ -331,7 +334,7 @@ impl Load {
             records: self.records,
             codec: self.codec,
             payload: self.payload,
-            keys: None,
+            keys: self.keys,
         }
     }
 }

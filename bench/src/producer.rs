@@ -162,6 +162,7 @@ impl Role for Producer {
         self.count(at, world);
         if world.recording {
             world.stats.produce_latency.add(now - intended);
+            world.stats.stalls.note(intended, now);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{Load, Target};
 use crate::procstat::{Memory, Usage};
-use crate::world::{Latency, ReaderKind, ReaderStats, Stats};
+use crate::world::{Latency, ReaderKind, ReaderStats, Stalls, Stats};
 
 /// What was measured beside the counters.
 pub(crate) struct Measured {
@@ -38,6 +38,7 @@ pub(crate) fn produce(
     put(&mut out, "records_per_batch", json!(records_per_batch));
     put(&mut out, "offered_per_s", json!(load.rate));
     put(&mut out, "latency_us", latency(&stats.produce_latency));
+    put(&mut out, "stalls", stalls(&stats.stalls));
     for (name, kind) in [("tail", ReaderKind::Tail), ("cold", ReaderKind::Cold), ("idle", ReaderKind::Idle)] {
         let counters = &stats.readers[kind as usize];
         if counters.requests > 0 {
@@ -159,6 +160,12 @@ fn reader(counters: &ReaderStats, measured: &Measured) -> Value {
     })
 }
 
+/// When the stalls began since the run did, and how long each took, in ms.
+fn stalls(stalls: &Stalls) -> Value {
+    let ms = |ns: u64| round(ns as f64 / 1e6);
+    stalls.longest().map(|stall| json!({"at_ms": ms(stall.begin), "ms": ms(stall.end - stall.begin)})).collect()
+}
+
 /// Percentiles in µs.
 fn latency(latency: &Latency) -> Value {
     let us = |ns: u64| round(ns as f64 / 1e3);
@@ -170,6 +177,7 @@ fn latency(latency: &Latency) -> Value {
         "p90": at(0.9),
         "p99": at(0.99),
         "p99_9": at(0.999),
+        "p99_99": at(0.9999),
         "max": us(latency.0.max()),
     })
 }

@@ -56,6 +56,8 @@ pub(crate) struct Stats {
     pub produced_bytes: u64,
     /// From the intended send time of a Produce request to its reply.
     pub produce_latency: Latency,
+    /// Times in which requests waited long.
+    pub stalls: Stalls,
     /// By kind of reader.
     pub readers: [ReaderStats; ReaderKind::COUNT],
     /// From the intended send time of a batch to its arrival at a tail consumer.
@@ -68,6 +70,46 @@ pub(crate) struct Stats {
     pub rebalances: u64,
     /// From the leader's JoinGroup to its assignment.
     pub rebalance_latency: Latency,
+}
+
+/// A time in which requests waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stall {
+    /// When the first of them was due, in ns since the run began.
+    pub begin: u64,
+    /// When the last of them was answered.
+    pub end: u64,
+}
+
+/// Requests that waited longer than [`STALL`], those that waited at the same time taken together.
+#[derive(Default)]
+pub(crate) struct Stalls(Vec<Stall>);
+
+/// A wait that long is worth a name, in ns.
+const STALL: u64 = 10_000_000;
+/// Stalls that a report lists.
+const LISTED_STALLS: usize = 20;
+
+impl Stalls {
+    /// Takes in a request; their answers come in the order of time.
+    pub(crate) fn note(&mut self, due: u64, answered: u64) {
+        if answered - due < STALL {
+            return;
+        }
+        match self.0.last_mut().filter(|last| due <= last.end) {
+            Some(last) => *last = Stall { begin: last.begin.min(due), end: answered },
+            None => self.0.push(Stall { begin: due, end: answered }),
+        }
+    }
+
+    /// The longest ones, in the order of time.
+    pub(crate) fn longest(&self) -> impl Iterator<Item = Stall> {
+        let mut all = self.0.clone();
+        all.sort_by_key(|stall| std::cmp::Reverse(stall.end - stall.begin));
+        all.truncate(LISTED_STALLS);
+        all.sort_by_key(|stall| stall.begin);
+        all.into_iter()
+    }
 }
 
 /// Counters of one kind of reader.
@@ -205,6 +247,16 @@ mod tests {
         assert!(ledger.acknowledge(20).is_err());
         ledger.acknowledge(10).unwrap();
         ledger.close().unwrap();
+    }
+
+    #[test]
+    fn requests_that_wait_at_the_same_time_are_one_stall() {
+        let mut stalls = Stalls::default();
+        for (due, answered) in [(0, 9), (100, 130), (110, 131), (131, 145), (150, 155), (200, 210)] {
+            stalls.note(due * 1_000_000, answered * 1_000_000);
+        }
+        let found: Vec<_> = stalls.longest().map(|s| (s.begin / 1_000_000, s.end / 1_000_000)).collect();
+        assert_eq!(found, [(100, 145), (200, 210)]);
     }
 
     #[test]

@@ -29,7 +29,8 @@ pub(crate) struct Args {
     /// Rounds that count
     #[arg(long, default_value_t = 5)]
     rounds: u32,
-    /// Servers to compare, with commas between them; ratios are to the last one
+    /// Servers to compare, with commas between them; ratios are to the last one. With a `+` behind its name one writes its
+    /// checkpoints and looks for what to delete and to compact all the time
     #[arg(long, default_value = "floor,milena,kafka")]
     servers: String,
     /// Part of their size that the topics get which cells read or recover, for a quick look
@@ -51,6 +52,16 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     client_cpu: usize,
 }
+
+/// What a server with a `+` behind its name does more often than others.
+const BUSY: &[(&str, &str)] = &[
+    ("log.cleaner.backoff.ms", "250"),
+    ("log.flush.offset.checkpoint.interval.ms", "250"),
+    ("log.flush.start.offset.checkpoint.interval.ms", "250"),
+    ("log.initial.task.delay.ms", "250"),
+    ("log.retention.check.interval.ms", "250"),
+    ("replica.high.watermark.checkpoint.interval.ms", "250"),
+];
 
 enum Running {
     Server(Server),
@@ -90,11 +101,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         // A topic's files go right after its run, as the floor's do, and not during a later one.
         let options = |kind| {
             let options = Options::new(kind).dir(&dir).cpu(args.server_cpu).production(1024, JVM);
-            options.set("log.segment.delete.delay.ms", "100")
+            let options = options.set("log.segment.delete.delay.ms", "100");
+            let busy = BUSY.iter().filter(|_| name.ends_with('+'));
+            busy.fold(options, |options, (key, value)| options.set(key, value))
         };
         running.push((
             name,
-            match name {
+            match name.trim_end_matches('+') {
                 "kafka" => {
                     let kind = Kind::Kafka(oracle::ensure_jars()?);
                     Running::Server(options(kind).start()?)
