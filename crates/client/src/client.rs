@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use milena_protocol::messages::metadata_request::MetadataRequestTopic;
-use milena_protocol::messages::{FindCoordinatorRequest, MetadataRequest};
+use milena_protocol::messages::{DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest};
 use milena_protocol::{ApiKey, ErrorCode, Request};
 use tokio::time::Instant;
 
@@ -23,6 +23,9 @@ use crate::unless_dropped::UnlessDropped;
 
 /// First version of Metadata in which a client decides whether topics are created by being asked for.
 const METADATA_FROM: i16 = 4;
+
+/// First version of DescribeCluster that a controller answers.
+const DESCRIBE_CONTROLLERS_FROM: i16 = 1;
 
 /// A handle on a cluster: its connections and what is known of it. Cheap to clone, and all clones share everything.
 ///
@@ -119,13 +122,21 @@ impl Client {
             move |metadata: &Metadata| metadata.topic(&wanted).is_some_and(|topic| topic.is_fresh(oldest))
         };
         if !fresh(&self.known()) {
-            let mut names = vec![wanted];
+            let mut names = vec![Arc::clone(&wanted)];
             // What has grown old is asked for with it.
             let stale = self.known().topics().any(|topic| !topic.is_fresh(oldest));
             if stale {
                 names.extend(self.known().used_topics().into_iter().filter(|other| &**other != name));
             }
-            self.learn(Asked::Named { names, create }, fresh).await?;
+            let learnt = self.learn(Asked::Named { names, create: false }, fresh.clone()).await;
+            let is_missing = |error: &Error| error.code() == Some(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+            match learnt {
+                // This one only: the others may be missing because somebody has deleted them.
+                Err(error) if create && is_missing(&error) => {
+                    self.learn(Asked::Named { names: vec![wanted], create }, fresh).await?;
+                }
+                other => drop(other?),
+            }
         }
         self.known().topic(name).cloned().ok_or_else(|| ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.into())
     }
@@ -137,8 +148,9 @@ impl Client {
     pub async fn connection(&self, target: Target<'_>) -> Result<Connection, Error> {
         self.0.connections.check_open()?;
         match target {
-            Target::Any => self.any().await,
-            Target::Controller => {
+            Target::Any if !self.0.config.controllers => self.any().await,
+            // Of controllers only the active one answers.
+            Target::Any | Target::Controller => {
                 let controller = self.cluster().await?.controller;
                 let none = || Error::from(ErrorCode::NOT_CONTROLLER);
                 self.broker_connection(controller.ok_or_else(none)?).await
@@ -186,7 +198,8 @@ impl Client {
                     topic.expire();
                 }
             }
-            Target::Controller if lost || code == Some(ErrorCode::NOT_CONTROLLER) => self.expire_cluster(),
+            Target::Controller | Target::Any if code == Some(ErrorCode::NOT_CONTROLLER) => self.expire_cluster(),
+            Target::Controller if lost => self.expire_cluster(),
             Target::Broker(_) if lost => self.expire_cluster(),
             _ => {}
         }
@@ -289,6 +302,9 @@ impl Client {
             return Ok(known);
         }
         let connection = self.any().await?;
+        if self.0.config.controllers && matches!(asked, Asked::None) {
+            return self.learn_controllers(&connection).await;
+        }
         let version = connection.versions().highest(ApiKey::METADATA, &(METADATA_FROM..=i16::MAX))?;
         let request = metadata_request(asked);
         let reply = connection.send(&request, version, self.0.config.request_timeout).await?.await?;
@@ -305,6 +321,24 @@ impl Client {
             check(told.map_or(0, |topic| topic.error_code), None)?;
         }
         Ok(learnt)
+    }
+
+    /// What a controller tells of the cluster.
+    async fn learn_controllers(&self, connection: &Connection) -> Result<Arc<Metadata>, Error> {
+        let version =
+            connection.versions().highest(ApiKey::DESCRIBE_CLUSTER, &(DESCRIBE_CONTROLLERS_FROM..=i16::MAX))?;
+        let request = DescribeClusterRequest { endpoint_type: self.endpoint_type(), ..Default::default() };
+        let reply = connection.send(&request, version, self.0.config.request_timeout).await?.await?;
+        let response = reply.decode()?;
+        check(response.error_code, response.error_message.as_deref())?;
+        let learnt = Arc::new(Metadata::of_controllers(&response, Instant::now()));
+        self.0.metadata.store(Arc::clone(&learnt));
+        Ok(learnt)
+    }
+
+    /// Which nodes are described: brokers, or controllers.
+    pub(crate) fn endpoint_type(&self) -> i8 {
+        if self.0.config.controllers { 2 } else { 1 }
     }
 }
 

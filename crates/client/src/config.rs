@@ -16,6 +16,8 @@ const PORT: u16 = 9092;
 #[derive(Debug, Clone)]
 pub(crate) struct ClientConfig {
     pub(crate) bootstrap: Vec<(String, u16)>,
+    /// Whether these are controllers, and all that is asked is asked of them.
+    pub(crate) controllers: bool,
     pub(crate) client_id: String,
     pub(crate) request_timeout: Duration,
     pub(crate) api_timeout: Duration,
@@ -34,6 +36,7 @@ impl Default for ClientConfig {
         let ms = Duration::from_millis;
         Self {
             bootstrap: Vec::new(),
+            controllers: false,
             client_id: "milena".to_owned(),
             request_timeout: ms(30_000),
             api_timeout: ms(60_000),
@@ -55,6 +58,7 @@ impl Default for ClientConfig {
 /// | setting | default | meaning |
 /// |---|---|---|
 /// | `bootstrap.servers` | | where to begin: `host:port`, several with commas |
+/// | `bootstrap.controllers` | | the same for a client that asks the controllers themselves; then there are no brokers, and no topics |
 /// | `client.id` | `milena` | who asks, in the server's logs and quotas |
 /// | `request.timeout.ms` | 30000 | how long one request may take before its connection is given up |
 /// | `default.api.timeout.ms` | 60000 | how long a call may take with all its tries |
@@ -77,6 +81,7 @@ impl ClientBuilder {
     #[must_use]
     pub fn bootstrap_servers(mut self, servers: &str) -> Self {
         servers.clone_into(&mut self.servers);
+        self.config.controllers = false;
         self
     }
 
@@ -150,8 +155,9 @@ impl ClientBuilder {
     /// # Errors
     /// [`Error::Config`] for a value that the property can't have.
     pub fn property(&mut self, key: &str, value: &str) -> Result<bool, Error> {
-        if key == "bootstrap.servers" {
+        if ["bootstrap.servers", "bootstrap.controllers"].contains(&key) {
             value.clone_into(&mut self.servers);
+            self.config.controllers = key == "bootstrap.controllers";
             return Ok(true);
         }
         self.config.set(key, value)

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use milena_protocol::messages::MetadataResponse;
 use milena_protocol::messages::metadata_response::{MetadataResponsePartition, MetadataResponseTopic};
+use milena_protocol::messages::{DescribeClusterResponse, MetadataResponse};
 use milena_protocol::{ErrorCode, Uuid};
 use tokio::time::Instant;
 
@@ -132,6 +132,22 @@ impl Metadata {
     /// The same, known to be out of date about brokers.
     pub(crate) fn expired(&self) -> Self {
         Self { fetched: None, ..self.clone() }
+    }
+
+    /// What is known after an answer about controllers.
+    pub(crate) fn of_controllers(response: &DescribeClusterResponse<'_>, now: Instant) -> Self {
+        let controllers = response.brokers.iter().map(|controller| {
+            let (id, host) = (controller.broker_id, controller.host.to_string());
+            let port = u16::try_from(controller.port).unwrap_or(0);
+            (id, Arc::new(Broker { id, host, port, rack: None }))
+        });
+        Self {
+            cluster_id: Some(response.cluster_id.to_string()),
+            controller: (response.controller_id >= 0).then_some(response.controller_id),
+            brokers: controllers.collect(),
+            topics: HashMap::new(),
+            fetched: Some(now),
+        }
     }
 
     /// What is known after a response. Topics that it does not tell of stay when they were learnt since `keep_since` or are

@@ -48,14 +48,14 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// As Kafka's tools connect: the servers on the command line win over the file, and a cluster that is not there is
-    /// waited for.
+    /// As Kafka's tools connect: what the command line says of `bootstrap`, servers or controllers, wins over the file, and a
+    /// cluster that is not there is waited for.
     ///
     /// # Errors
     /// What is wrong with the servers or the file.
-    pub fn of_tool(servers: &str, file: Option<&Path>) -> Result<Self> {
+    pub fn of_tool(bootstrap: (&str, &str), file: Option<&Path>) -> Result<Self> {
         let mut properties = file.map(properties_in).transpose()?.unwrap_or_default();
-        properties.push(("bootstrap.servers".to_owned(), servers.to_owned()));
+        properties.push((bootstrap.0.to_owned(), bootstrap.1.to_owned()));
         Self::of_properties("milena-tool", properties)
     }
 

@@ -6,7 +6,7 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-use milena_client::{Delivery, Error, RecordMetadata};
+use milena_client::{Delivery, Error, Producer, RecordMetadata};
 
 /// What became of a record.
 pub type Outcome = Result<RecordMetadata, Error>;
@@ -44,8 +44,9 @@ impl<T> Deliveries<T> {
         .await
     }
 
-    /// Hands all that are left to `arrived`, as they arrive.
-    pub async fn rest(&self, arrived: &mut impl FnMut(T, Outcome)) {
+    /// Has the producer send what is there without waiting for more, and hands all that are left to `arrived`.
+    pub async fn flush(&self, producer: &Producer, arrived: &mut impl FnMut(T, Outcome)) {
+        self.during(producer.flush(), arrived).await;
         poll_fn(|cx| self.poll(cx, arrived)).await;
     }
 

@@ -12,7 +12,9 @@ mod configs;
 mod console_consumer;
 mod console_producer;
 mod consumer_groups;
+mod consumer_perf;
 mod delete_records;
+mod e2e_latency;
 mod features;
 mod get_offsets;
 mod groups;
@@ -22,6 +24,7 @@ mod leader_election;
 mod line_reader;
 mod log_dirs;
 mod metadata_quorum;
+mod metrics;
 mod options;
 mod own;
 mod producer_perf;
@@ -42,6 +45,7 @@ use milena_io::{Clock, RealClock};
 use self::options::{Flag, Misuse, Options};
 use crate::connect::{self, Connection, Properties, properties_in};
 use crate::output::{print, print_error};
+use crate::signal::Signal;
 
 /// The version of Kafka whose tools these are.
 const VERSION: &str = "4.4.0";
@@ -62,8 +66,10 @@ pub const TOOLS: &[Tool] = &[
     Tool { name: "kafka-console-consumer", run: console_consumer::run },
     Tool { name: "kafka-console-producer", run: console_producer::run },
     Tool { name: "kafka-consumer-groups", run: consumer_groups::run },
+    Tool { name: "kafka-consumer-perf-test", run: consumer_perf::run },
     Tool { name: "kafka-delete-records", run: delete_records::run },
     Tool { name: "kafka-dump-log", run: own::dump_log },
+    Tool { name: "kafka-e2e-latency", run: e2e_latency::run },
     Tool { name: "kafka-features", run: features::run },
     Tool { name: "kafka-get-offsets", run: get_offsets::run },
     Tool { name: "kafka-groups", run: groups::run },
@@ -99,6 +105,8 @@ enum Ended {
     Version,
     /// An exception in Java.
     Thrown(Thrown),
+    /// A signal asked for it, and the rest was done in order.
+    Stopped(Signal),
 }
 
 /// An exception: its class and message.
@@ -218,6 +226,14 @@ fn need(options: &Options, names: &[&str]) -> Result<(), Ended> {
     }
 }
 
+/// Refuses all but exactly one of two options.
+fn one_of(options: &Options, [one, other]: [&str; 2]) -> Result<(), Ended> {
+    match options.has(one) == options.has(other) {
+        true => Err(Ended::Usage(format!("Exactly one of the following arguments is required: [{one}], [{other}]"))),
+        false => Ok(()),
+    }
+}
+
 /// Refuses options beside one that they do not go with.
 fn refuse(options: &Options, used: &str, others: &[&str]) -> Result<(), Ended> {
     match others.iter().find(|other| options.has(used) && options.has(other)) {
@@ -239,6 +255,7 @@ fn end(outcome: Result<(), Ended>, flags: &[Flag], thrown: impl FnOnce(Thrown) -
             ExitCode::SUCCESS
         }
         Err(Ended::Thrown(exception)) => thrown(exception).into(),
+        Err(Ended::Stopped(signal)) => signal.code().into(),
     }
 }
 
@@ -247,11 +264,15 @@ fn now_ms() -> i64 {
     RealClock::new().now_ms()
 }
 
-/// Asks the cluster that `--bootstrap-server` and `--command-config` name.
+/// Asks the cluster that `--bootstrap-server`, or `--bootstrap-controller`, and `--command-config` name.
 fn ask<T>(options: &Options, work: impl AsyncFnOnce(&Admin) -> Result<T, Ended>) -> Result<T, Ended> {
-    let servers = options.value("bootstrap-server")?.unwrap_or_default();
-    let file = options.value("command-config")?.or(options.value("admin.config")?).map(Path::new);
-    let connection = Connection::of_tool(servers, file).map_err(|error| java::config(&error))?;
+    let bootstrap = match options.value("bootstrap-controller")? {
+        Some(controllers) => ("bootstrap.controllers", controllers),
+        None => ("bootstrap.servers", options.value("bootstrap-server")?.unwrap_or_default()),
+    };
+    let old = options.value("admin.config")?.or(options.value("config")?);
+    let file = options.value("command-config")?.or(old).map(Path::new);
+    let connection = Connection::of_tool(bootstrap, file).map_err(|error| java::config(&error))?;
     connect::run(&connection, work)
 }
 
@@ -263,6 +284,14 @@ mod tests {
     fn tools_have_the_names_of_kafkas_scripts_in_order() {
         assert!(TOOLS.is_sorted_by_key(|tool| tool.name));
         assert!(TOOLS.iter().all(|tool| tool.name.starts_with("kafka-")));
+    }
+
+    #[test]
+    fn the_page_about_the_command_line_names_them_all() {
+        let page = include_str!("../../../docs/cli.md");
+        for Tool { name, .. } in TOOLS {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        }
     }
 
     #[test]

@@ -4,14 +4,18 @@
 
 mod commands;
 mod connect;
+mod coordinator_records;
 mod deliveries;
 mod failure;
 mod input;
+mod java_text;
 mod kafka;
 mod output;
 mod perf;
+mod printed;
 mod reset;
 mod settings;
+mod signal;
 
 use std::process::ExitCode;
 
@@ -52,7 +56,7 @@ enum Command {
     Doctor(commands::doctor::Arguments),
     /// Lists, describes and aborts transactions.
     Txn(commands::txn::Arguments),
-    /// Measures how fast records are written.
+    /// Measures how fast records are written, read, and come back.
     Perf(commands::perf::Arguments),
     /// Looks into the files of a log directory.
     #[command(subcommand)]

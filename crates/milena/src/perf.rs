@@ -1,8 +1,9 @@
-//! What measuring has in common: keeping to a pace, payloads, and latencies.
+//! What measuring has in common: keeping to a pace, latencies, and records that come back.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use milena_client::{Client, Consumer, ConsumerRecords, Error, Producer, Record, SeekTo, TopicPartition};
 use tokio::time::{Instant, sleep_until};
 
 /// What is not worth sleeping for.
@@ -74,6 +75,73 @@ impl Latencies {
     /// The longest, milliseconds.
     pub fn max(&self) -> f64 {
         self.0.max() as f64 / 1000.0
+    }
+}
+
+/// A producer, and a consumer of what it sends to one topic.
+#[derive(Debug)]
+pub struct RoundTrips {
+    producer: Producer,
+    consumer: Consumer,
+}
+
+impl RoundTrips {
+    /// Has the consumer wait where the topic's partitions end.
+    ///
+    /// # Errors
+    /// When the topic, or an end of it, can't be had.
+    pub async fn begin(
+        client: &Client,
+        producer: Producer,
+        mut consumer: Consumer,
+        topic: &str,
+    ) -> Result<Self, Error> {
+        producer.partitions(topic).await?;
+        let found = client.topic(topic, false).await?;
+        let partitions = found.partitions.iter().map(|partition| TopicPartition::new(topic, partition.index));
+        consumer.assign(partitions);
+        for partition in consumer.assignment() {
+            consumer.seek(&partition, SeekTo::End)?;
+            consumer.position(&partition).await?;
+        }
+        Ok(Self { producer, consumer })
+    }
+
+    /// Sends a record and waits until it is written, and then for records that it is among; how long all of that took. There
+    /// are no records when their time is up.
+    ///
+    /// # Errors
+    /// Those of the producer and of the consumer.
+    pub async fn send(
+        &mut self,
+        record: &Record<'_>,
+        patience: Duration,
+        is_among: impl Fn(&ConsumerRecords) -> bool,
+    ) -> Result<(Duration, Option<ConsumerRecords>), Error> {
+        let begin = Instant::now();
+        self.producer.send(record).await?.await?;
+        let until = Instant::now() + patience;
+        loop {
+            let records = self.consumer.poll(until.saturating_duration_since(Instant::now())).await?;
+            if records.as_ref().is_none_or(&is_among) {
+                return Ok((begin.elapsed(), records));
+            }
+        }
+    }
+
+    /// Commits what was read.
+    ///
+    /// # Errors
+    /// As [`Consumer::commit_sync`].
+    pub async fn commit(&mut self) -> Result<(), Error> {
+        self.consumer.commit_sync().await
+    }
+
+    /// Ends both.
+    pub async fn close(self, patience: Duration) {
+        self.producer.close(patience).await;
+        // Nothing of it is waited for.
+        let _ = self.consumer.close(patience).await;
     }
 }
 

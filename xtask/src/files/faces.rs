@@ -17,12 +17,14 @@ use super::{binary, hanging};
 const RUNS: &str = include_str!("../../data/faces.txt");
 
 /// Tools that the binary has, by Kafka's class.
-const FACES: [(&str, &str); 18] = [
+const FACES: [(&str, &str); 20] = [
     ("BrokerApiVersionsCommand", "kafka-broker-api-versions"),
     ("ClusterTool", "kafka-cluster"),
     ("ConfigCommand", "kafka-configs"),
     ("ConsoleProducer", "kafka-console-producer"),
+    ("ConsumerPerformance", "kafka-consumer-perf-test"),
     ("DeleteRecordsCommand", "kafka-delete-records"),
+    ("EndToEndLatency", "kafka-e2e-latency"),
     ("FeatureCommand", "kafka-features"),
     ("GetOffsetShell", "kafka-get-offsets"),
     ("GroupsCommand", "kafka-groups"),
@@ -99,6 +101,8 @@ fn alike(flag: Option<char>, theirs: &Ran, ours: &Ran) -> bool {
     let sorted = |text: &str| {
         // A list of objects in JSON has an order too.
         let text = text.replace(r#"{"partition""#, "\n{\"partition\"").replace("}]", "},\n]");
+        // Nor do records of a coordinator stand on lines of their own.
+        let text = text.replace(r#"{"key""#, "\n{\"key\"");
         // The fields of an event have the order of the methods, which is another in each JVM.
         let fields = |line: &str| {
             let mut fields: Vec<&str> = line.trim_matches(['{', '}']).split(',').collect();

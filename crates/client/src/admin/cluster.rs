@@ -1,7 +1,9 @@
 //! The cluster: its brokers, and what they serve.
 
 use milena_protocol::ApiKey;
-use milena_protocol::messages::{ApiVersionsRequest, DescribeClusterRequest, UnregisterBrokerRequest};
+use milena_protocol::messages::{
+    ApiVersionsRequest, DescribeClusterRequest, UnregisterBrokerRequest, UnregisterControllerRequest,
+};
 
 use super::Admin;
 use crate::call::Target;
@@ -78,7 +80,7 @@ impl Admin {
     /// When no broker answers, or is too old to know the difference.
     pub async fn describe_endpoints(&self, which: Endpoints) -> Result<ClusterDescription, Error> {
         let request = DescribeClusterRequest {
-            endpoint_type: 1,
+            endpoint_type: self.client.endpoint_type(),
             include_fenced_brokers: which == Endpoints::WithFenced,
             ..Default::default()
         };
@@ -128,6 +130,19 @@ impl Admin {
     /// When the controller does not answer, or refuses.
     pub async fn unregister_broker(&self, id: i32) -> Result<(), Error> {
         let request = UnregisterBrokerRequest { broker_id: id };
+        let read = self
+            .client
+            .call(Target::Controller, &request)
+            .read(|response| check(response.error_code, response.error_message.as_deref()));
+        read.await
+    }
+
+    /// Takes a controller that is gone off the cluster's list.
+    ///
+    /// # Errors
+    /// When the controller does not answer, or refuses.
+    pub async fn unregister_controller(&self, id: i32) -> Result<(), Error> {
+        let request = UnregisterControllerRequest { controller_id: id };
         let read = self
             .client
             .call(Target::Controller, &request)

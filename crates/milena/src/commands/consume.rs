@@ -1,19 +1,20 @@
 //! `milena consume`.
 
+mod ends;
 mod print;
 
-use std::collections::BTreeMap;
-use std::io::{Write, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use milena_client::{Client, Consumer, SeekTo, TopicPartition};
-use tokio::signal::ctrl_c;
+use milena_client::{Client, Consumer, Error, SeekTo, TopicPartition};
 
 use crate::connect::{self, Properties, run_client};
 use crate::output::Format;
+use crate::printed::{Printed, Printing};
 use crate::reset;
+use crate::signal::Signal;
+pub use ends::Ends;
 use print::Printer;
 
 const EXAMPLES: &str = "\
@@ -106,19 +107,19 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let consumer = client.consumer().properties(connection.properties())?;
         known(client, &properties)?;
         let mut consumer = consumer.build()?;
-        let mut left = BTreeMap::new();
+        let mut ends = Ends::default();
         if arguments.group.is_some() {
             consumer.subscribe(&arguments.topics)?;
         } else {
             let partitions = partitions(client, &arguments.topics).await?;
-            left = ends(&mut consumer, &partitions).await?;
+            ends = Ends::of(&mut consumer, &partitions).await?;
             consumer.assign(partitions);
-            begin(&mut consumer, &from, &left).await?;
+            begin(&mut consumer, &from, &ends).await?;
         }
-        let mut reading = Reading { consumer, printer, left, exit: arguments.exit, count: arguments.count };
+        let mut reading = Reading { consumer, printer, ends, exit: arguments.exit, count: arguments.count };
         let outcome = tokio::select! {
             outcome = reading.read() => outcome,
-            _ = ctrl_c() => Ok(()),
+            _ = Signal::to_end() => Ok(()),
         };
         let closed = reading.consumer.close(CLOSING).await;
         outcome?;
@@ -157,7 +158,7 @@ fn known(client: &Client, properties: &Properties) -> Result<()> {
 }
 
 /// The partitions of what was asked for, each once.
-async fn partitions(client: &Client, topics: &[String]) -> Result<Vec<TopicPartition>> {
+pub(super) async fn partitions(client: &Client, topics: &[String]) -> Result<Vec<TopicPartition>> {
     let mut partitions = Vec::new();
     for text in topics {
         let one = super::partition(text).ok();
@@ -176,25 +177,15 @@ async fn partitions(client: &Client, topics: &[String]) -> Result<Vec<TopicParti
     Ok(partitions)
 }
 
-/// Where each partition ends.
-async fn ends(consumer: &mut Consumer, partitions: &[TopicPartition]) -> Result<BTreeMap<TopicPartition, i64>> {
-    let mut ends = BTreeMap::new();
-    for (partition, end) in consumer.end_offsets(partitions).await {
-        let end = end.with_context(|| format!("partition {partition}"))?;
-        ends.insert(partition, end);
-    }
-    Ok(ends)
-}
-
 /// Goes where the reading begins.
-async fn begin(consumer: &mut Consumer, from: &From, ends: &BTreeMap<TopicPartition, i64>) -> Result<()> {
-    let partitions: Vec<TopicPartition> = ends.keys().cloned().collect();
+async fn begin(consumer: &mut Consumer, from: &From, ends: &Ends) -> Result<()> {
+    let partitions = ends.partitions();
     match from {
         From::Place(place) => partitions.iter().try_for_each(|partition| consumer.seek(partition, *place))?,
         From::Last(last) => {
             for (partition, start) in consumer.beginning_offsets(&partitions).await {
                 let start = start.with_context(|| format!("partition {partition}"))?;
-                let offset = ends[&partition].saturating_sub(*last).max(start);
+                let offset = ends.of_partition(&partition).saturating_sub(*last).max(start);
                 consumer.seek(&partition, SeekTo::Offset(offset))?;
             }
         }
@@ -206,8 +197,8 @@ async fn begin(consumer: &mut Consumer, from: &From, ends: &BTreeMap<TopicPartit
 struct Reading {
     consumer: Consumer,
     printer: Printer,
-    /// The partitions that have not been read to where they ended.
-    left: BTreeMap<TopicPartition, i64>,
+    /// Where it may end.
+    ends: Ends,
     exit: bool,
     count: Option<u64>,
 }
@@ -215,40 +206,24 @@ struct Reading {
 impl Reading {
     /// Reads and prints until it is enough.
     async fn read(&mut self) -> Result<()> {
-        let mut text = Vec::new();
+        let mut printing = Printing::default();
         while self.count != Some(0) {
-            if self.exit && self.at_the_end().await? {
+            if self.exit && self.ends.reached(&mut self.consumer).await? {
                 break;
             }
             let Some(records) = self.consumer.poll(LOOK).await? else { continue };
-            text.clear();
-            let most = self.count.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
-            for record in records.iter().take(most) {
-                self.printer.print(&records, &record, &mut text);
-            }
-            self.count = self.count.map(|count| count.saturating_sub(records.len() as u64));
-            if let Some(next) = records.get(most) {
-                // Whoever goes on for the group gets it.
-                self.consumer.seek(records.topic_partition(), SeekTo::Offset(next.offset))?;
-            }
-            let mut out = stdout().lock();
-            if out.write_all(&text).and_then(|()| out.flush()).is_err() {
+            let most = self.count.unwrap_or(u64::MAX);
+            let printer = &self.printer;
+            let printed = printing.print(&mut self.consumer, &records, most, |record, text| {
+                printer.print(&records, record, text);
+                Ok::<_, Error>(())
+            });
+            match printed? {
+                Printed::Records(count) => self.count = self.count.map(|left| left.saturating_sub(count)),
                 // Nobody reads any more.
-                break;
+                Printed::Closed => break,
             }
         }
         Ok(())
-    }
-
-    /// Whether all partitions were read to where they ended. Behind the last record there may be others that nobody gets, such
-    /// as the end of a transaction.
-    async fn at_the_end(&mut self) -> Result<bool> {
-        while let Some((partition, end)) = self.left.first_key_value() {
-            if self.consumer.position(partition).await? < *end {
-                return Ok(false);
-            }
-            self.left.pop_first();
-        }
-        Ok(true)
     }
 }

@@ -1,13 +1,16 @@
 //! `milena perf`: measures what a cluster does.
 
+mod consume;
+mod e2e;
 mod produce;
 
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use anyhow::{Result, bail};
+use indicatif::{HumanCount, ProgressBar, ProgressFinish, ProgressStyle};
+use milena_io::{RealRng, Rng};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -17,6 +20,11 @@ use crate::perf::Latencies;
 
 /// How long there is nothing to read where no bar is shown.
 const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Bytes from which payloads are cut.
+const STOCK: usize = 1 << 20;
+/// How far the next payload begins behind the one before.
+const STRIDE: usize = 61;
 
 /// Arguments of `milena perf`.
 #[derive(clap::Args)]
@@ -31,12 +39,41 @@ pub struct Arguments {
 enum Command {
     /// Writes records, as fast as possible or at a pace, and tells how long each took to be written.
     Produce(produce::Arguments),
+    /// Reads the records that are there, as fast as possible, and tells how long each lot of them was waited for.
+    Consume(consume::Arguments),
+    /// Sends records one after the other, and tells how long each took to be written and to come back.
+    E2e(e2e::Arguments),
 }
 
 /// Runs one of the measurements.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         Command::Produce(produce) => produce::run(&arguments.at, produce),
+        Command::Consume(consume) => consume::run(&arguments.at, consume),
+        Command::E2e(e2e) => e2e::run(&arguments.at, e2e),
+    }
+}
+
+/// Payloads of one size, no two of a batch alike.
+struct Stock {
+    bytes: Vec<u8>,
+    size: usize,
+    at: usize,
+}
+
+impl Stock {
+    fn new(size: usize) -> Self {
+        let mut bytes = vec![0; STOCK + size];
+        RealRng.fill(&mut bytes);
+        // Letters, which compress as text does that says nothing.
+        bytes.iter_mut().for_each(|byte| *byte = b'A' + *byte % 26);
+        Self { bytes, size, at: 0 }
+    }
+
+    fn next(&mut self) -> &[u8] {
+        let payload = &self.bytes[self.at..self.at + self.size];
+        self.at = (self.at + STRIDE) % STOCK;
+        payload
     }
 }
 
@@ -53,7 +90,9 @@ impl Progress {
     fn new(total: u64) -> Self {
         let bar = if stderr().is_terminal() {
             let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} {per_sec} {eta}");
-            ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            ProgressBar::new(total)
+                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+                .with_finish(ProgressFinish::AndClear)
         } else {
             ProgressBar::hidden()
         };
@@ -79,9 +118,16 @@ impl Progress {
     }
 }
 
-/// Prints records, their rates and their latencies.
-fn report(output: Output, bytes: u64, took: Duration, latencies: &Latencies) {
-    let records = latencies.len();
+/// Refuses a pace at which nothing would ever be sent; without one it is as fast as possible.
+fn pace(rate: Option<f64>) -> Result<f64> {
+    match rate {
+        Some(rate) if rate.is_nan() || rate <= 0.0 => bail!("--rate: nothing would ever be sent"),
+        rate => Ok(rate.unwrap_or(-1.0)),
+    }
+}
+
+/// Prints how many records there were, their rates, and latencies.
+fn report(output: Output, records: u64, bytes: u64, took: Duration, latencies: &Latencies) {
     let seconds = took.as_secs_f64();
     let rounded = |value: f64| (value * 1000.0).round() / 1000.0;
     let columns = [

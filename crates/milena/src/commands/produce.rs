@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             false => Sink::Producer(producer.clone()),
         };
         let defaults = Defaults { key: arguments.key.as_deref(), headers: &headers, partition: arguments.partition };
-        let job = Job::new(&topic, defaults, sink)?;
+        let job = Job::new(&topic, defaults, &producer, sink)?;
         let outcome = arguments.read(&job).await;
         let ended = job.close(arguments.at.output(), outcome).await;
         // What was sent has its end already.

@@ -18,6 +18,15 @@ pub struct Command {
     pub required: &'static [&'static str],
 }
 
+/// Wants exactly one of the two ways to say where the cluster is; what is wrong otherwise.
+pub fn check_bootstrap(options: &Options, [server, controller]: [&str; 2]) -> Result<(), String> {
+    match (options.has("bootstrap-server"), options.has("bootstrap-controller")) {
+        (true, true) => Err(format!("argument {controller}: not allowed with argument {server}")),
+        (false, false) => Err(format!("one of the arguments {server} {controller} is required")),
+        _ => Ok(()),
+    }
+}
+
 /// Runs a tool: `common` are the options in front of the command, `thrown` prints an exception.
 pub fn run(
     tool: &str,
@@ -68,6 +77,7 @@ pub fn run(
             thrown(&exception);
             ExitCode::FAILURE
         }
+        Err(Ended::Stopped(signal)) => signal.code().into(),
     }
 }
 

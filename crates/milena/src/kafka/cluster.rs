@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use milena_client::Admin;
+use milena_client::Error;
 use milena_client::admin::{BrokerDescription, Endpoints};
 
 use super::argparse::{self, Command};
@@ -11,29 +11,34 @@ use super::options::{Flag, Options};
 use super::{Ended, Thrown, api_versions, ask};
 use crate::output::{print, print_error};
 
-const COMMON: [Flag; 4] = [
-    Flag::value("bootstrap-server", "A list of host/port pairs to use for establishing the connection.").short("b"),
-    Flag::value("command-config", "A property file containing configs for the Admin client."),
-    Flag::value("config", "(DEPRECATED) A property file containing configs for the Admin client.").short("c"),
-    Flag::switch("help", "show this help message and exit").short("h"),
-];
+const SERVER: Flag =
+    Flag::value("bootstrap-server", "A list of host/port pairs to use for establishing the connection.").short("b");
+const CONTROLLER: Flag =
+    Flag::value("bootstrap-controller", "A list of host/port pairs of the KRaft controllers.").short("C");
+const CONFIG: Flag = Flag::value("config", "(DEPRECATED) Use --command-config instead.");
+const COMMAND_CONFIG: Flag = Flag::value("command-config", "Config properties file for the Admin client.").short("c");
+const HELP: Flag = Flag::switch("help", "show this help message and exit").short("h");
 
-const PLAIN: &[Flag] = &COMMON;
-const WITH_ID: &[Flag] =
-    &[COMMON[0], COMMON[1], COMMON[2], COMMON[3], Flag::value("id", "The ID of the broker to unregister.").short("i")];
-const WITH_FENCED: &[Flag] = &[
-    COMMON[0],
-    COMMON[1],
-    COMMON[2],
-    COMMON[3],
-    Flag::switch("include-fenced-brokers", "Whether to include fenced brokers when listing broker endpoints"),
-];
+const PLAIN: &[Flag] = &[SERVER, CONTROLLER, CONFIG, COMMAND_CONFIG, HELP];
+const BROKER: Flag = Flag::value("id", "The ID of the broker to unregister.").short("i");
+const WITH_BROKER: &[Flag] = &[SERVER, CONTROLLER, CONFIG, COMMAND_CONFIG, HELP, BROKER];
+const VOTER: Flag = Flag::value("id", "The ID of the controller to unregister.").short("i");
+const WITH_VOTER: &[Flag] = &[SERVER, CONTROLLER, CONFIG, COMMAND_CONFIG, HELP, VOTER];
+const FENCED: Flag =
+    Flag::switch("include-fenced-brokers", "Whether to include fenced brokers when listing broker endpoints");
+const WITH_FENCED: &[Flag] = &[SERVER, CONTROLLER, CONFIG, COMMAND_CONFIG, HELP, FENCED];
 
 const COMMANDS: &[Command] = &[
     Command { name: "cluster-id", help: "Get information about the ID of a cluster.", flags: PLAIN, required: &[] },
-    Command { name: "unregister", help: "Unregister a broker.", flags: WITH_ID, required: &["id"] },
-    Command { name: "list-endpoints", help: "List endpoints.", flags: WITH_FENCED, required: &[] },
-    Command { name: "api-versions", help: "Retrieve broker version information", flags: PLAIN, required: &[] },
+    Command { name: "unregister", help: "Unregister a broker.", flags: WITH_BROKER, required: &["id"] },
+    Command { name: "unregister-controller", help: "Unregister a controller.", flags: WITH_VOTER, required: &["id"] },
+    Command { name: "list-endpoints", help: "List endpoints", flags: WITH_FENCED, required: &[] },
+    Command {
+        name: "api-versions",
+        help: "Get information about the api versions of the brokers or controllers.",
+        flags: PLAIN,
+        required: &[],
+    },
 ];
 
 /// Runs the tool.
@@ -44,54 +49,69 @@ pub fn run(arguments: &[String]) -> ExitCode {
 }
 
 fn execute(command: &str, options: &Options) -> Result<(), Ended> {
-    if !options.has("bootstrap-server") {
-        let message = "One of --bootstrap-server or --bootstrap-controller must be specified.";
-        return Err(Thrown::argument(message).into());
+    argparse::check_bootstrap(options, ["--bootstrap-server/-b", "--bootstrap-controller/-C"]).map_err(Ended::Usage)?;
+    if options.has("config") && options.has("command-config") {
+        return Err(Thrown::argument("--config and --command-config cannot be specified together.").into());
     }
+    if options.has("config") {
+        print(
+            "Option --config has been deprecated and will be removed in a future version. Use --command-config instead.\n",
+        );
+    }
+    let controllers = options.has("bootstrap-controller");
+    let id: i32 = options.number("id")?.unwrap_or_default();
     ask(options, async |admin| match command {
         "cluster-id" => {
             print(&format!("Cluster ID: {}\n", admin.describe_cluster().await?.id));
             Ok(())
         }
-        "unregister" => unregister(admin, options).await,
+        "unregister" => unregistered("Broker", id, admin.unregister_broker(id).await),
+        "unregister-controller" => unregistered("Controller", id, admin.unregister_controller(id).await),
         "list-endpoints" => {
             let fenced = options.has("include-fenced-brokers");
+            if fenced && controllers {
+                let message = "The option --include-fenced-brokers is only supported with --bootstrap-server option";
+                return Err(Thrown::argument(message).into());
+            }
             let which = if fenced { Endpoints::WithFenced } else { Endpoints::Brokers };
-            print(&endpoints(&admin.describe_endpoints(which).await?.brokers));
+            print(&endpoints(&admin.describe_endpoints(which).await?.brokers, controllers));
             Ok(())
         }
         _ => api_versions::print_all(admin).await,
     })
 }
 
-async fn unregister(admin: &Admin, options: &Options) -> Result<(), Ended> {
-    let id: i32 = options.number("id")?.unwrap_or_default();
-    match admin.unregister_broker(id).await {
-        Err(milena_client::Error::UnsupportedVersion { .. }) => {
-            print("The target cluster does not support the broker unregistration API.\n");
+fn unregistered(what: &str, id: i32, outcome: Result<(), Error>) -> Result<(), Ended> {
+    match outcome {
+        Err(Error::UnsupportedVersion { .. }) => {
+            let what = what.to_lowercase();
+            print(&format!("The target cluster does not support the {what} unregistration API.\n"));
         }
         other => {
             other?;
-            print(&format!("Broker {id} is no longer registered.\n"));
+            print(&format!("{what} {id} is no longer registered.\n"));
         }
     }
     Ok(())
 }
 
-fn endpoints(brokers: &[BrokerDescription]) -> String {
+/// Brokers with their state, or controllers, which have none.
+fn endpoints(nodes: &[BrokerDescription], controllers: bool) -> String {
     let widest =
-        |least: usize, cell: fn(&BrokerDescription) -> usize| brokers.iter().map(cell).max().unwrap_or(0).max(least);
-    let host_width = widest(9, |broker| broker.host.chars().count());
-    let rack_width = widest(10, |broker| broker.rack.as_ref().map_or(4, |rack| rack.chars().count()));
+        |least: usize, cell: fn(&BrokerDescription) -> usize| nodes.iter().map(cell).max().unwrap_or(0).max(least);
+    let host_width = widest(9, |node| node.host.chars().count());
+    let rack_width = widest(10, |node| node.rack.as_ref().map_or(4, |rack| rack.chars().count()));
     let mut text = String::new();
     let mut line = |id: &str, host: &str, port: &str, rack: &str, state: &str, kind: &str| {
-        let _ = writeln!(text, "{id:<10} {host:<host_width$} {port:<10} {rack:<rack_width$} {state:<10} {kind:<15}");
+        let state = if controllers { String::new() } else { format!("{state:<10} ") };
+        let _ = writeln!(text, "{id:<10} {host:<host_width$} {port:<10} {rack:<rack_width$} {state}{kind:<15}");
     };
     line("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE");
-    for broker in brokers {
-        let state = if broker.fenced { "fenced" } else { "unfenced" };
-        let rack = broker.rack.as_deref().unwrap_or("null");
-        line(&broker.id.to_string(), &broker.host, &broker.port.to_string(), rack, state, "broker");
+    let kind = if controllers { "controller" } else { "broker" };
+    for node in nodes {
+        let state = if node.fenced { "fenced" } else { "unfenced" };
+        let rack = node.rack.as_deref().unwrap_or("null");
+        line(&node.id.to_string(), &node.host, &node.port.to_string(), rack, state, kind);
     }
     text
 }

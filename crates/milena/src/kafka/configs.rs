@@ -154,12 +154,14 @@ fn check(options: &Options) -> Result<Entity, Ended> {
     if !twice.is_empty() {
         return argument(format!("Duplicate entity type(s) specified: {}", twice.join(",")));
     }
-    if options.has("bootstrap-controller") {
-        let message = "This tool asks brokers: use --bootstrap-server instead of --bootstrap-controller.";
-        return argument(message.to_owned());
-    }
-    if !options.has("bootstrap-server") {
-        return argument("Either --bootstrap-server or --bootstrap-controller must be specified.".to_owned());
+    match (options.has("bootstrap-server"), options.has("bootstrap-controller")) {
+        (true, true) => {
+            return argument("Only one of --bootstrap-server or --bootstrap-controller can be specified".to_owned());
+        }
+        (false, false) => {
+            return argument("Either --bootstrap-server or --bootstrap-controller must be specified.".to_owned());
+        }
+        _ => {}
     }
     if let Some(wrong) = entity.types.iter().find(|kind| !TYPES.contains(&kind.as_str())) {
         return argument(format!(

@@ -1,23 +1,19 @@
 //! kafka-console-consumer.
 
 mod formatter;
+mod reader;
 
-use std::io::{Write, stdout};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
-use milena_client::{Client, Consumer, Error, SeekTo, Topic, TopicPartition};
-use regex_lite::Regex;
-use tokio::signal::ctrl_c;
-use tokio::time::timeout;
-
 use super::options::{Flag, Options};
-use super::{Ended, Thrown, end, java, need, pairs, properties, read_with};
+use super::{Ended, end, java, need, one_of, pairs, properties, read_with};
 use crate::connect::{Connection, Properties, properties_in, run_client};
 use crate::output::{print, print_error};
+use crate::signal::Signal;
 use formatter::Formatter;
+use reader::{Reader, Wanted};
 
 const ABOUT: &str = "This tool helps to read data from Kafka topics and outputs it to standard output.";
 
@@ -57,8 +53,6 @@ const HINT: &str = "The consumer rebalance protocol (KIP-848) is production-read
                     See https://kafka.apache.org/documentation/#consumer_rebalance_protocol\n";
 /// How long the consumer may take to commit and to leave its group.
 const CLOSING: Duration = Duration::from_secs(30);
-/// How long it takes until a topic that was not there is looked for again.
-const RETRY: Duration = Duration::from_millis(200);
 
 /// Runs the tool.
 pub fn run(arguments: &[String]) -> ExitCode {
@@ -106,20 +100,19 @@ fn execute(arguments: &[String]) -> Result<(), Ended> {
     if !options.has("partition") && protocol.is_none_or(|(_, protocol)| !protocol.eq_ignore_ascii_case("consumer")) {
         print_error(HINT);
     }
-    let in_group = connection.properties().any(|(key, _)| key == "group.id");
-    let mut reader = Reader { wanted, formatter, in_group, read: 0 };
+    let mut reader = Reader::new(wanted, formatter, connection.properties());
     let outcome = run_client(&connection, async |client| {
         let mut consumer = client.consumer().properties(connection.properties())?.build()?;
         let outcome = tokio::select! {
             outcome = reader.run(client, &mut consumer) => outcome,
-            _ = ctrl_c() => Ok(()),
+            signal = Signal::to_end() => Err(Ended::Stopped(signal)),
         };
         if let Err(error) = consumer.close(CLOSING).await {
             print_error(&format!("ERROR {}\n", java::send_error(&error, "").text()));
         }
         outcome
     });
-    print_error(&format!("Processed a total of {} messages\n", reader.read));
+    print_error(&format!("Processed a total of {} messages\n", reader.read()));
     if options.has("enable-systest-events") {
         print("shutdown_complete\n");
     }
@@ -129,9 +122,7 @@ fn execute(arguments: &[String]) -> Result<(), Ended> {
 /// Refuses options that do not go together.
 fn check(options: &Options) -> Result<(), Ended> {
     let usage = |message: &str| Err(Ended::Usage(message.to_owned()));
-    if options.has("topic") == options.has("include") {
-        return usage("Exactly one of the following arguments is required: [topic], [include]");
-    }
+    one_of(options, ["topic", "include"])?;
     if options.has("partition") {
         if !options.has("topic") {
             return usage("The topic is required when partition is specified.");
@@ -205,168 +196,6 @@ fn formatter(options: &Options) -> Result<Formatter, Ended> {
     properties.extend(pairs(&options.values("property")));
     let class = options.value("formatter")?.unwrap_or(formatter::CLASS);
     Formatter::new(class, &properties).ok_or_else(|| Ended::Usage(class.to_owned()))
-}
-
-/// What is to be read, and for how long.
-struct Wanted {
-    topics: Topics,
-    partition: Option<i32>,
-    offset: SeekTo,
-    /// How many messages at the most.
-    max: u64,
-    /// How long to wait for a message.
-    patience: Duration,
-    /// Whether a message that can't be printed is passed over.
-    skip: bool,
-}
-
-enum Topics {
-    One(String),
-    Matching(Regex),
-}
-
-impl Wanted {
-    fn new(options: &Options) -> Result<Self, Ended> {
-        let topics = match (options.value("topic")?, options.value("include")?) {
-            (None, Some(pattern)) => Topics::Matching(
-                Regex::new(&format!("^(?:{pattern})$"))
-                    .map_err(|error| Thrown::new("java.util.regex.PatternSyntaxException", error.to_string()))?,
-            ),
-            (topic, _) => Topics::One(topic.unwrap_or_default().to_owned()),
-        };
-        let max: i32 = options.number("max-messages")?.unwrap_or(-1);
-        let patience: i64 = options.number("timeout-ms")?.unwrap_or(-1);
-        Ok(Self {
-            topics,
-            partition: options.number("partition")?,
-            offset: offset(options.value("offset")?, options.has("from-beginning"))?,
-            max: if max == -1 { u64::MAX } else { max.try_into().unwrap_or(0) },
-            patience: u64::try_from(patience).map_or(FOREVER, Duration::from_millis),
-            skip: options.has("skip-message-on-error"),
-        })
-    }
-}
-
-/// Longer than any program runs.
-const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
-
-fn offset(text: Option<&str>, from_beginning: bool) -> Result<SeekTo, Ended> {
-    let Some(text) = text else { return Ok(if from_beginning { SeekTo::Beginning } else { SeekTo::End }) };
-    match (text.to_lowercase().as_str(), text.parse()) {
-        ("earliest", _) => Ok(SeekTo::Beginning),
-        ("latest", _) => Ok(SeekTo::End),
-        (_, Ok(offset)) if offset >= 0 => Ok(SeekTo::Offset(offset)),
-        _ => Err(Ended::Usage(format!(
-            "The provided offset value '{text}' is incorrect. Valid values are 'earliest', 'latest', or a non-negative long."
-        ))),
-    }
-}
-
-/// One run.
-struct Reader {
-    wanted: Wanted,
-    formatter: Formatter,
-    /// Whether partitions are shared with the members of a group, rather than all of them read.
-    in_group: bool,
-    read: u64,
-}
-
-impl Reader {
-    /// Reads and prints until it is enough. What goes wrong while it waits ends it as well.
-    async fn run(&mut self, client: &Client, consumer: &mut Consumer) -> Result<(), Ended> {
-        let patience = self.wanted.patience;
-        if let Err(why) = self.begin(client, consumer).await {
-            return terminate(&why);
-        }
-        let mut text = Vec::new();
-        while self.read < self.wanted.max {
-            let records = match consumer.poll(patience).await {
-                Ok(Some(records)) => records,
-                Ok(None) => return terminate(java::TIMEOUT),
-                Err(error) => return terminate(&java::send_error(&error, "").text()),
-            };
-            text.clear();
-            let mut failed = None;
-            for record in records.iter() {
-                if self.read == self.wanted.max {
-                    // Whoever goes on for the group gets it.
-                    consumer.seek(records.topic_partition(), SeekTo::Offset(record.offset))?;
-                    break;
-                }
-                self.read += 1;
-                match self.formatter.write(&records, &record, &mut text) {
-                    Err(thrown) if self.wanted.skip => print_error(&format!(
-                        "ERROR Error processing message, skipping this message: {}\n",
-                        thrown.text()
-                    )),
-                    Err(thrown) => {
-                        failed = Some(thrown);
-                        break;
-                    }
-                    Ok(()) => {}
-                }
-            }
-            let mut out = stdout().lock();
-            if out.write_all(&text).and_then(|()| out.flush()).is_err() {
-                print_error("Unable to write to standard out, closing consumer.\n");
-                return Ok(());
-            }
-            if let Some(thrown) = failed {
-                return Err(thrown.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// Joins the group, or takes the partitions; what keeps it from that.
-    async fn begin(&self, client: &Client, consumer: &mut Consumer) -> Result<(), String> {
-        let text = |error: Error| java::send_error(&error, "").text();
-        match &self.wanted.topics {
-            Topics::One(topic) if self.in_group => return consumer.subscribe([topic]).map_err(text),
-            Topics::Matching(pattern) if self.in_group => {
-                return consumer.subscribe_pattern(pattern.as_str()).map_err(text);
-            }
-            _ => {}
-        }
-        let partitions = timeout(self.wanted.patience, self.partitions(client)).await;
-        consumer.assign(partitions.map_err(|_| java::TIMEOUT.to_owned())?.map_err(text)?);
-        if self.wanted.partition.is_some() {
-            let place = self.wanted.offset;
-            consumer.assignment().iter().try_for_each(|partition| consumer.seek(partition, place)).map_err(text)?;
-        }
-        Ok(())
-    }
-
-    /// The partitions to read; waits until there are some.
-    async fn partitions(&self, client: &Client) -> Result<Vec<TopicPartition>, Error> {
-        loop {
-            let found = match (&self.wanted.topics, self.wanted.partition) {
-                (Topics::One(topic), Some(partition)) => {
-                    return Ok(vec![TopicPartition::new(topic.as_str(), partition)]);
-                }
-                (Topics::One(topic), None) => client.topic(topic, true).await.map(|topic| all(&topic)),
-                (Topics::Matching(pattern), _) => client.all_topics().await.map(|metadata| {
-                    let topics = metadata.topics().filter(|topic| !topic.is_internal && pattern.is_match(&topic.name));
-                    topics.flat_map(|topic| all(topic)).collect()
-                }),
-            };
-            match found {
-                Ok(partitions) if !partitions.is_empty() => return Ok(partitions),
-                Err(error) if !error.is_retriable() => return Err(error),
-                _ => tokio::time::sleep(RETRY).await,
-            }
-        }
-    }
-}
-
-fn all(topic: &Topic) -> Vec<TopicPartition> {
-    topic.partitions.iter().map(|partition| TopicPartition::new(Arc::clone(&topic.name), partition.index)).collect()
-}
-
-/// Logs why the tool ends, which is well for all that.
-fn terminate(why: &str) -> Result<(), Ended> {
-    print_error(&format!("ERROR Error processing message, terminating consumer process: {why}\n"));
-    Ok(())
 }
 
 #[cfg(test)]

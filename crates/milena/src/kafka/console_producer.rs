@@ -4,9 +4,8 @@ use std::io::{IsTerminal, stdin, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use milena_client::Error;
+use milena_client::{Error, Producer};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::signal::ctrl_c;
 
 use super::line_reader;
 use super::options::{Flag, Options};
@@ -16,6 +15,7 @@ use crate::deliveries::{Deliveries, Outcome};
 use crate::input::lines::Layout;
 use crate::input::{Draft, Sink};
 use crate::output::{print, print_error};
+use crate::signal::Signal;
 
 const ABOUT: &str = "This tool helps to read data from standard input and publish it to Kafka.";
 
@@ -106,7 +106,7 @@ fn execute(arguments: &[String]) -> Result<(), Ended> {
         let producer = client.producer().properties(connection.properties())?.build()?;
         let sink = Sink::Producer(producer.clone());
         let console = Console { sink, topic, layout, sync: options.has("sync"), waiting: Deliveries::new() };
-        let outcome = console.all_lines().await;
+        let outcome = console.all_lines(&producer).await;
         producer.close(CLOSING).await;
         outcome
     })
@@ -170,33 +170,35 @@ struct Console<'c> {
 }
 
 impl Console<'_> {
-    /// Sends each line of standard input, until it ends or Ctrl-C, and waits until all are written or have failed.
-    async fn all_lines(&self) -> Result<(), Ended> {
+    /// Sends each line of standard input, until it ends or a signal says to stop, and waits until all are written or have
+    /// failed.
+    async fn all_lines(&self, producer: &Producer) -> Result<(), Ended> {
         let mut arrived = |sizes, outcome: Outcome| {
             if let Err(error) = outcome {
                 self.log(&error, sizes);
             }
         };
-        let outcome = self.waiting.during(self.lines(), &mut arrived).await;
-        self.waiting.rest(&mut arrived).await;
+        let work = async {
+            tokio::select! {
+                outcome = self.lines() => outcome,
+                signal = Signal::to_end() => Err(Ended::Stopped(signal)),
+            }
+        };
+        let outcome = self.waiting.during(work, &mut arrived).await;
+        self.waiting.flush(producer, &mut arrived).await;
         outcome
     }
 
     async fn lines(&self) -> Result<(), Ended> {
         let prompt = stdin().is_terminal() && stdout().is_terminal();
         let mut input = BufReader::with_capacity(CHUNK, tokio::io::stdin());
-        let mut interrupted = std::pin::pin!(ctrl_c());
         let (mut bytes, mut number) = (Vec::new(), 0);
         loop {
             if prompt {
                 print(">");
             }
             bytes.clear();
-            let length = tokio::select! {
-                biased;
-                length = input.read_until(b'\n', &mut bytes) => length,
-                _ = &mut interrupted => return Ok(()),
-            };
+            let length = input.read_until(b'\n', &mut bytes).await;
             let length = length.map_err(|error| Thrown::new(java::KAFKA_EXCEPTION, error.to_string()))?;
             if length == 0 {
                 return Ok(());

@@ -338,7 +338,7 @@ mod tests {
                 Ok(()) => String::new(),
                 Err(Ended::Usage(message)) => message,
                 Err(Ended::Thrown(thrown)) => thrown.message,
-                Err(Ended::Version) => unreachable!("nobody asked"),
+                Err(Ended::Version | Ended::Stopped(_)) => unreachable!("nobody asked"),
             }
         };
         assert_eq!(parse("--bootstrap-server a --list"), "");

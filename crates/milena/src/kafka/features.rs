@@ -15,6 +15,7 @@ use crate::output::{print, print_error};
 
 const COMMON: &[Flag] = &[
     Flag::value("bootstrap-server", "A comma-separated list of host:port pairs to connect to."),
+    Flag::value("bootstrap-controller", "A comma-separated list of host:port pairs of the KRaft controllers."),
     Flag::value("command-config", "Property file containing configs to be passed to Admin Client."),
     Flag::switch("help", "show this help message and exit").short("h"),
 ];
@@ -79,10 +80,12 @@ fn terse(message: impl ToString) -> Ended {
 }
 
 fn execute(command: &str, options: &Options) -> Result<(), Ended> {
-    if !options.has("bootstrap-server") {
-        let message = "one of the arguments --bootstrap-server --bootstrap-controller is required";
-        return Err(Ended::Usage(message.to_owned()));
+    let misuse = |what: &str| terse(format!("Command line error: {what}. Type --help for help."));
+    if !options.has("bootstrap-server") && !options.has("bootstrap-controller") {
+        return Err(misuse("You must specify either --bootstrap-controller or --bootstrap-server."));
     }
+    let names = ["--bootstrap-server", "--bootstrap-controller"];
+    argparse::check_bootstrap(options, names).map_err(|message| misuse(&message))?;
     let down = if options.has("unsafe") { UpgradeType::UnsafeDowngrade } else { UpgradeType::SafeDowngrade };
     let updates = match command {
         "version-mapping" => {

@@ -106,10 +106,12 @@ pub fn hash_order<T>(things: &mut [T], name: impl Fn(&T) -> &str) {
     things.sort_by_key(bucket);
 }
 
-/// An exception that nobody catches.
+/// An exception that nobody catches, or a signal.
 pub fn uncaught(ended: Ended) -> ExitCode {
-    if let Ended::Thrown(thrown) = ended {
-        print_error(&format!("Exception in thread \"main\" {}\n", thrown.caught().1));
+    match ended {
+        Ended::Thrown(thrown) => print_error(&format!("Exception in thread \"main\" {}\n", thrown.caught().1)),
+        Ended::Stopped(signal) => return signal.code().into(),
+        Ended::Usage(_) | Ended::Version => {}
     }
     ExitCode::FAILURE
 }

@@ -16,6 +16,7 @@ use super::{Ended, Thrown, ask, java, now_ms};
 use crate::output::{print, print_error};
 
 const COMMON: &[Flag] = &[
+    Flag::value("bootstrap-controller", "A comma-separated list of host:port pairs of the KRaft controllers."),
     Flag::value("bootstrap-server", "A comma-separated list of host:port pairs to connect to."),
     Flag::value(
         "command-config",
@@ -72,10 +73,8 @@ fn terse(message: impl Into<String>) -> Ended {
 }
 
 fn execute(command: &str, options: &Options) -> Result<(), Ended> {
-    if !options.has("bootstrap-server") {
-        let message = "one of the arguments --bootstrap-server --bootstrap-controller is required";
-        return Err(Ended::Usage(message.to_owned()));
-    }
+    let names = ["--bootstrap-server", "--bootstrap-controller"];
+    argparse::check_bootstrap(options, names).map_err(Ended::Usage)?;
     match command {
         "describe" => describe(options),
         "add-controller" => add(options),
@@ -115,7 +114,7 @@ fn summary(cluster_id: &str, quorum: &QuorumDescription) -> Result<String, Throw
     let slowest = quorum.voters.iter().min_by_key(|voter| voter.log_end_offset).unwrap_or(leader);
     let lag_ms = match (leader.last_caught_up, slowest.last_caught_up) {
         _ if slowest == leader => 0,
-        (Some(leader), Some(slowest)) => leader - slowest,
+        (Some(leader), Some(slowest)) => leader.saturating_sub(slowest),
         _ => -1,
     };
     Ok(format!(
@@ -125,7 +124,7 @@ fn summary(cluster_id: &str, quorum: &QuorumDescription) -> Result<String, Throw
         quorum.leader,
         quorum.leader_epoch,
         quorum.high_watermark,
-        leader.log_end_offset - slowest.log_end_offset,
+        leader.log_end_offset.saturating_sub(slowest.log_end_offset),
         nodes(quorum, &quorum.voters),
         nodes(quorum, &quorum.observers),
     ))
@@ -166,7 +165,7 @@ fn replicas(quorum: &QuorumDescription, human: bool) -> Result<String, Thrown> {
             replica.id.to_string(),
             replica.directory_id.to_string(),
             replica.log_end_offset.to_string(),
-            (leader.log_end_offset - replica.log_end_offset).to_string(),
+            leader.log_end_offset.saturating_sub(replica.log_end_offset).to_string(),
             time(replica.last_fetch, "last fetch")?,
             time(replica.last_caught_up, "last caught up")?,
             status.to_owned(),

@@ -24,7 +24,7 @@ pub enum Takes {
     Nothing,
     /// A value, always.
     Value,
-    /// A value unless another option follows.
+    /// A value unless another option follows; a number below zero is a value.
     Maybe,
     /// Values with commas between them.
     List,
@@ -123,7 +123,8 @@ impl Options {
             match flag.takes {
                 Takes::Nothing => add(None),
                 Takes::Maybe if value.is_none() => {
-                    add(rest.next_if(|next| !looks_like_option(next)).map(String::as_str));
+                    let is_value = |text: &&String| !looks_like_option(text) || text.parse::<i64>().is_ok();
+                    add(rest.next_if(is_value).map(String::as_str));
                 }
                 Takes::Maybe => add(value),
                 Takes::Value | Takes::List => {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::arguments::{Argument, Kind, Parser, Stop, Values};
 use super::random::SplittableRandom;
-use super::{Ended, Thrown, java};
+use super::{Ended, Thrown, java, metrics};
 use crate::connect::{Connection, Properties, properties_in, run_client};
 use crate::deliveries::{Deliveries, Outcome};
 use crate::input::Sink;
@@ -207,7 +207,11 @@ impl Test {
                 steady.print_total();
             }
             if self.print_metrics {
-                print(&metrics(run.all.borrow().records(), run.failed.get()));
+                let (sent, failed) = (run.all.borrow().records(), run.failed.get());
+                print(&metrics::text(&[
+                    ("producer-metrics:record-error-total:{}", failed),
+                    ("producer-metrics:record-send-total:{}", sent),
+                ]));
             }
             Ok(())
         })
@@ -274,14 +278,6 @@ fn properties(values: &Values) -> Result<Properties, Ended> {
     Ok(properties)
 }
 
-/// What the tool knows of a producer's metrics.
-fn metrics(sent: u64, failed: u64) -> String {
-    let rows = [("producer-metrics:record-error-total:{}", failed), ("producer-metrics:record-send-total:{}", sent)];
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let lines: String = rows.iter().map(|(name, value)| format!("{name:<width$} : {value}.000\n")).collect();
-    format!("\n{:<width$}   Value\n{lines}", "Metric Name")
-}
-
 /// A record on its way: when it was sent, its bytes, and whether it is after the warmup.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
@@ -305,7 +301,7 @@ impl Run<'_> {
         let deliveries = Deliveries::new();
         let mut arrived = |sent, outcome| self.arrived(sent, outcome);
         let outcome = deliveries.during(self.send(&deliveries), &mut arrived).await;
-        deliveries.rest(&mut arrived).await;
+        deliveries.flush(self.producer, &mut arrived).await;
         outcome
     }
 

@@ -23,6 +23,7 @@ const ABOUT: &str = "This tool helps to move topic partitions between replicas."
 
 const FLAGS: &[Flag] = &[
     Flag::switch("additional", "Execute this reassignment in addition to any other ongoing ones."),
+    Flag::value("bootstrap-controller", "The controller(s) to use for --cancel and --list."),
     Flag::value("bootstrap-server", "The server(s) to use for bootstrapping."),
     Flag::value("broker-list", "The list of brokers to move to in the form \"0,1,2\", with --generate."),
     Flag::switch("cancel", "Cancel an active reassignment."),
@@ -59,8 +60,8 @@ const ACTIONS: [(&str, &[&str], &[&str]); 5] = [
         &["additional", "throttle", "replica-alter-log-dirs-throttle", "timeout", "disallow-replication-factor-change"],
     ),
     ("verify", &["reassignment-json-file"], &["preserve-throttles"]),
-    ("cancel", &["reassignment-json-file"], &["preserve-throttles", "timeout"]),
-    ("list", &[], &[]),
+    ("cancel", &["reassignment-json-file"], &["preserve-throttles", "timeout", "bootstrap-controller"]),
+    ("list", &[], &["bootstrap-controller"]),
 ];
 
 const EXISTING: &str = "Cannot execute because there is an existing partition assignment.  Use --additional to override \
@@ -99,9 +100,16 @@ fn execute(arguments: &[String]) -> Result<(), Ended> {
         let all: Vec<String> = ACTIONS.iter().map(|(action, ..)| format!("--{action}")).collect();
         return Err(Ended::Usage(format!("Command must include exactly one action: {}", all.join(", "))));
     };
-    if !options.has("bootstrap-server") {
-        let message = "Please specify either --bootstrap-server or --bootstrap-controller";
-        return Err(Ended::Usage(message.to_owned()));
+    match (options.has("bootstrap-server"), options.has("bootstrap-controller")) {
+        (false, false) => {
+            let message = "Please specify either --bootstrap-server or --bootstrap-controller";
+            return Err(Ended::Usage(message.to_owned()));
+        }
+        (true, true) => {
+            let message = "Please don't specify both --bootstrap-server and --bootstrap-controller";
+            return Err(Ended::Usage(message.to_owned()));
+        }
+        _ => {}
     }
     need(&options, needed)?;
     let common = [action, "bootstrap-server", "command-config"];

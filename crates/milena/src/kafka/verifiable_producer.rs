@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use milena_client::{Error, Producer, Record};
 use serde::Serialize;
-use tokio::signal::ctrl_c;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::arguments::{Argument, Kind, Parser, Stop, Values};
@@ -17,6 +15,7 @@ use crate::connect::{Connection, Properties, properties_in, run_client};
 use crate::deliveries::{Deliveries, Outcome};
 use crate::output::print;
 use crate::perf::Pace;
+use crate::signal::Signal;
 
 const PARSER: Parser = Parser {
     name: "verifiable-producer",
@@ -95,11 +94,11 @@ fn execute(values: &Values, settings: Properties) -> Result<(), Ended> {
     run_client(&connection, async |client| {
         let producer = client.producer().properties(connection.properties())?.build()?;
         let run = Run::new(values, &producer);
-        run.send_all().await;
+        let outcome = run.send_all().await;
         producer.close(CLOSING).await;
         tell("shutdown_complete", ());
         run.summarize();
-        Ok(())
+        outcome
     })
 }
 
@@ -178,18 +177,19 @@ impl<'r> Run<'r> {
     }
 
     /// Sends all of them, until a signal says to stop, and waits until each is written or has failed.
-    async fn send_all(&self) {
+    async fn send_all(&self) -> Result<(), Ended> {
         tell("startup_complete", ());
         let deliveries = Deliveries::new();
         let mut arrived = |sent, outcome| self.arrived(sent, outcome);
         let work = async {
             tokio::select! {
-                () = self.send(&deliveries) => {}
-                () = stopped() => {}
+                () = self.send(&deliveries) => Ok(()),
+                signal = Signal::to_end() => Err(Ended::Stopped(signal)),
             }
         };
-        deliveries.during(work, &mut arrived).await;
-        deliveries.rest(&mut arrived).await;
+        let outcome = deliveries.during(work, &mut arrived).await;
+        deliveries.flush(self.producer, &mut arrived).await;
+        outcome
     }
 
     async fn send(&self, deliveries: &Deliveries<Sent>) {
@@ -238,17 +238,6 @@ impl<'r> Run<'r> {
         let (sent, acked) = (self.sent.get(), self.acked.get());
         let avg_throughput = 1000.0 * acked as f64 / self.start.elapsed().as_millis() as f64;
         tell("tool_data", Data { sent, acked, target_throughput: self.throughput, avg_throughput });
-    }
-}
-
-/// Waits until somebody wants the tool to stop.
-async fn stopped() {
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminated) => tokio::select! {
-            _ = ctrl_c() => {}
-            _ = terminated.recv() => {}
-        },
-        Err(_) => drop(ctrl_c().await),
     }
 }
 

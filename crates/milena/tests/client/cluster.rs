@@ -128,3 +128,16 @@ async fn a_client_goes_on_when_the_broker_comes_back() {
     assert_eq!(broker.bootstrap_servers(), before);
     assert_eq!(ask_leader(&client, &topic, 0).await.unwrap(), 0);
 }
+
+#[tokio::test]
+async fn a_topic_that_is_created_by_being_asked_for_does_not_bring_back_others() {
+    let cluster = Cluster::start();
+    let client = cluster.builder().metadata_max_age(Duration::from_millis(1)).build().unwrap();
+    let gone = create_topic(&client, 1, &[]).await;
+    while client.topic(&gone, false).await.is_err() {}
+    client.admin().delete_topics(std::slice::from_ref(&gone)).await.unwrap();
+    let new = unique("new");
+    while client.topic(&new, true).await.is_err() {}
+    let names: Vec<String> = client.admin().list_topics().await.unwrap().into_iter().map(|topic| topic.name).collect();
+    assert!(names.contains(&new) && !names.contains(&gone), "{names:?}");
+}

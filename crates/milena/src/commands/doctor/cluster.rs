@@ -1,11 +1,12 @@
 //! A cluster as its clients see it: brokers and their addresses, clocks, partitions, disks, groups, transactions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::Result;
 use milena_client::admin::{
-    BrokerDescription, Endpoints, GroupListing, OffsetSpec, TopicDescription, TopicPartition, TransactionFilter,
+    BrokerDescription, Endpoints, GroupListing, OffsetSpec, ProducerState, TopicDescription, TopicPartition,
+    TransactionFilter,
 };
 use milena_client::{Admin, Error};
 use milena_io::{Clock, RealClock};
@@ -54,9 +55,9 @@ pub(super) async fn look(admin: &Admin, findings: &mut Findings) -> Result<()> {
             partitions(&topics, findings);
             internal_topics(&topics, brokers.len(), findings);
             transactions(admin, &topics, findings).await;
+            groups(admin, &topics, findings).await;
         }
     }
-    groups(admin, findings).await;
     Ok(())
 }
 
@@ -139,10 +140,10 @@ async fn clock(admin: &Admin, findings: &mut Findings) {
     let here = before.midpoint(local.now_ms());
     let leader = quorum.voters.iter().find(|voter| voter.id == quorum.leader);
     let Some(there) = leader.and_then(|leader| leader.last_caught_up) else { return };
-    let skew = there - here;
+    let skew = there.saturating_sub(here);
     let what = format!("controller {} is {skew} ms away from this machine", quorum.leader);
     let advice = "Have both follow the same time servers: retention and timestamps go by these clocks.";
-    match skew.abs() {
+    match skew.saturating_abs() {
         away if away > SKEW_MS.1 => findings.add(Level::Wrong, "clock", what, advice),
         away if away > SKEW_MS.0 => findings.add(Level::Warning, "clock", what, advice),
         _ => findings.good("clock", "the same as this machine's"),
@@ -242,23 +243,20 @@ async fn transactions(admin: &Admin, topics: &[TopicDescription], findings: &mut
         }
         Ok(_) => {}
     }
-    let all = topics.iter().filter(|topic| !topic.internal).flat_map(|topic| {
-        topic
-            .partitions
-            .iter()
-            .filter(|it| it.leader.is_some())
-            .map(|it| TopicPartition::new(topic.name.as_str(), it.partition))
-    });
+    let led = topics.iter().filter(|topic| !topic.internal).flat_map(led_partitions);
+    let (mut hanging, mut looked_at) = (Vec::new(), 0);
     let now = RealClock::new().now_ms();
-    let mut hanging = Vec::new();
-    for partition in all.take(MOST_PARTITIONS) {
+    for partition in led.clone().take(MOST_PARTITIONS) {
+        looked_at += 1;
         let Ok(producers) = admin.describe_producers(&partition, None).await else { continue };
-        let old = |it: &milena_client::admin::ProducerState| {
-            it.transaction_start.is_some() && now - it.last_timestamp > LONG_MS
-        };
-        if producers.iter().any(old) {
+        if producers.iter().any(|producer| hangs(producer, now)) {
             hanging.push(format!("{}:{}", partition.topic, partition.partition));
         }
+    }
+    let left_out = led.count() - looked_at;
+    if left_out > 0 {
+        let advice = "`milena kafka-transactions find-hanging --broker-id ID` looks at all partitions of a broker.";
+        findings.add(Level::Note, "transactions", format!("{left_out} partitions were not looked at"), advice);
     }
     if hanging.is_empty() {
         findings.good("transactions", "none hangs");
@@ -270,14 +268,16 @@ async fn transactions(admin: &Admin, topics: &[TopicDescription], findings: &mut
     }
 }
 
-async fn groups(admin: &Admin, findings: &mut Findings) {
+async fn groups(admin: &Admin, topics: &[TopicDescription], findings: &mut Findings) {
     let groups = match admin.list_groups(&[], &[]).await {
         Err(error) => return findings.failed("groups", &error),
         Ok(groups) => groups,
     };
     let (mut left, mut slow) = (Vec::new(), Vec::new());
-    for group in &groups {
-        match lag(admin, group).await {
+    let led: BTreeSet<TopicPartition> = topics.iter().flat_map(led_partitions).collect();
+    // What a share group has acknowledged is not committed as offsets are.
+    for group in groups.iter().filter(|group| group.kind != "share") {
+        match lag(admin, group, &led).await {
             Err(error) => findings.failed("groups", &format!("{}: {error}", group.id)),
             Ok(lag) if lag > 0 && group.state == "Empty" => left.push(format!("{} ({lag} records)", group.id)),
             Ok(lag) if lag >= FAR_BEHIND => slow.push(format!("{} ({lag} records)", group.id)),
@@ -298,14 +298,27 @@ async fn groups(admin: &Admin, findings: &mut Findings) {
     }
 }
 
-/// Records between what a group has committed and the ends of its partitions.
-async fn lag(admin: &Admin, group: &GroupListing) -> Result<i64, Error> {
-    let committed: BTreeMap<TopicPartition, i64> =
+/// Partitions of a topic that have a leader.
+fn led_partitions(topic: &TopicDescription) -> impl Iterator<Item = TopicPartition> + Clone {
+    let led = topic.partitions.iter().filter(|partition| partition.leader.is_some());
+    led.map(|partition| TopicPartition::new(topic.name.as_str(), partition.partition))
+}
+
+/// Whether a producer's transaction has been open for too long; one whose records have no time is not suspected.
+fn hangs(producer: &ProducerState, now: i64) -> bool {
+    let since = producer.last_timestamp;
+    producer.transaction_start.is_some() && since >= 0 && now.saturating_sub(since) > LONG_MS
+}
+
+/// Records between what a group has committed and the ends of its partitions, where these can be had at once.
+async fn lag(admin: &Admin, group: &GroupListing, led: &BTreeSet<TopicPartition>) -> Result<i64, Error> {
+    let mut committed: BTreeMap<TopicPartition, i64> =
         admin.committed_offsets(&group.id).await?.into_iter().map(|(partition, it)| (partition, it.offset)).collect();
+    committed.retain(|partition, _| led.contains(partition));
     let asked = committed.keys().map(|partition| (partition.clone(), OffsetSpec::Latest)).collect();
-    let ends =
-        admin.list_offsets(asked).await.into_iter().filter_map(|(partition, end)| Some((partition, end.ok()?.offset?)));
-    Ok(ends.map(|(partition, end)| (end - committed[&partition]).max(0)).sum())
+    let ends = admin.list_offsets(asked).await.into_iter();
+    let ends = ends.filter_map(|(partition, end)| Some((partition, end.ok()?.offset?)));
+    Ok(ends.fold(0, |sum: i64, (partition, end)| sum.saturating_add(end.saturating_sub(committed[&partition]).max(0))))
 }
 
 #[cfg(test)]
@@ -349,5 +362,21 @@ mod tests {
         assert!(addresses(&[broker("127.0.0.1", port)], &mut findings).await.is_empty());
         assert!(addresses(&[broker("no\0name", 1)], &mut findings).await.is_empty());
         assert_eq!((findings.count(Level::Good), findings.count(Level::Wrong)), (1, 2));
+    }
+
+    #[test]
+    fn a_transaction_without_times_is_not_taken_for_one_that_hangs() {
+        let producer = |transaction_start, last_timestamp| ProducerState {
+            id: 1,
+            epoch: 0,
+            coordinator_epoch: None,
+            last_sequence: 0,
+            last_timestamp,
+            transaction_start,
+        };
+        let now = 10 * LONG_MS;
+        assert!(hangs(&producer(Some(5), 0), now));
+        assert!(!hangs(&producer(None, 0), now) && !hangs(&producer(Some(5), now), now));
+        assert!(!hangs(&producer(Some(5), -1), now) && !hangs(&producer(Some(5), i64::MIN), now));
     }
 }

@@ -4,7 +4,6 @@
 mod batches;
 mod decoders;
 mod index;
-mod json;
 mod legacy;
 mod records;
 mod remote;

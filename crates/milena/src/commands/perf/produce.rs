@@ -4,20 +4,16 @@ use std::cell::RefCell;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use milena_client::{Error, Producer, Record};
-use milena_io::{RealRng, Rng};
 use tokio::time::Instant;
 
-use super::{Progress, report};
+use super::{Progress, Stock, pace, report};
 use crate::connect::{self, run_client};
 use crate::deliveries::{Deliveries, Outcome};
 use crate::perf::{Latencies, Pace};
+use crate::signal::Signal;
 
-/// Bytes from which payloads are cut.
-const STOCK: usize = 1 << 20;
-/// How far the next payload begins behind the one before: no two of a batch are alike.
-const STRIDE: usize = 61;
 /// How long the end of a producer is waited for whose records have theirs.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -51,21 +47,20 @@ pub struct Arguments {
 
 /// Measures.
 pub fn run(at: &connect::Arguments, arguments: &Arguments) -> Result<ExitCode> {
-    if arguments.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
-        bail!("--rate: nothing would ever be sent");
-    }
+    let rate = pace(arguments.rate)?;
     let properties = super::super::producer_properties(&arguments.property, &arguments.compression, &arguments.acks)?;
     let connection = at.connection(properties)?;
     run_client(&connection, async |client| {
         let producer = client.producer().max_block(at.timeout()?).properties(connection.properties())?.build()?;
         // What it takes to get to know the cluster is not measured.
         producer.partitions(&arguments.topic).await.with_context(|| format!("topic {}", arguments.topic))?;
-        let run = Run::new(arguments, &producer);
+        let run = Run::new(arguments, rate, &producer);
         let took = run.send_all().await?;
         producer.close(CLOSING).await;
         let figures = run.figures.into_inner();
         figures.progress.end();
-        report(at.output(), figures.bytes, took, &figures.latencies);
+        let written = figures.latencies.len();
+        report(at.output(), written, figures.bytes, took, &figures.latencies);
         match figures.failed {
             None => Ok(ExitCode::SUCCESS),
             Some((error, count)) => {
@@ -88,38 +83,39 @@ struct Figures {
 struct Run<'r> {
     arguments: &'r Arguments,
     producer: &'r Producer,
-    stock: Vec<u8>,
+    rate: f64,
     figures: RefCell<Figures>,
 }
 
 impl<'r> Run<'r> {
-    fn new(arguments: &'r Arguments, producer: &'r Producer) -> Self {
-        let mut stock = vec![0; STOCK + arguments.size];
-        RealRng.fill(&mut stock);
-        // Letters, which compress as text does that says nothing.
-        stock.iter_mut().for_each(|byte| *byte = b'A' + *byte % 26);
+    fn new(arguments: &'r Arguments, rate: f64, producer: &'r Producer) -> Self {
         let progress = Progress::new(arguments.records);
         let figures = Figures { latencies: Latencies::new(), bytes: 0, progress, failed: None };
-        Self { arguments, producer, stock, figures: RefCell::new(figures) }
+        Self { arguments, producer, rate, figures: RefCell::new(figures) }
     }
 
-    /// Sends all records and waits for their ends; gives how long that took.
+    /// Sends all records, until a signal says to stop, and waits for their ends; gives how long that took.
     async fn send_all(&self) -> Result<Duration> {
         let start = Instant::now();
         let deliveries = Deliveries::new();
         let mut arrived = |sent, outcome| self.arrived(sent, outcome);
-        deliveries.during(self.send(&deliveries), &mut arrived).await?;
-        deliveries.rest(&mut arrived).await;
+        let work = async {
+            tokio::select! {
+                outcome = self.send(&deliveries) => outcome,
+                _ = Signal::to_end() => Ok(()),
+            }
+        };
+        deliveries.during(work, &mut arrived).await?;
+        deliveries.flush(self.producer, &mut arrived).await;
         Ok(start.elapsed())
     }
 
     async fn send(&self, deliveries: &Deliveries<Instant>) -> Result<(), Error> {
-        let Arguments { topic, records, size, rate, keys, .. } = self.arguments;
-        let pace = Pace::new(rate.unwrap_or(-1.0));
-        let mut at = 0;
+        let Arguments { topic, records, size, keys, .. } = self.arguments;
+        let pace = Pace::new(self.rate);
+        let mut stock = Stock::new(*size);
         for number in 0..*records {
-            let mut record = Record::to(topic).value(&self.stock[at..at + size]);
-            at = (at + STRIDE) % STOCK;
+            let mut record = Record::to(topic).value(stock.next());
             let key = keys.map(|keys| (number % keys.max(1)).to_be_bytes());
             if let Some(key) = &key {
                 record = record.key(key);

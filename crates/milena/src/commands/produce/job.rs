@@ -8,17 +8,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use milena_client::{Error, Topic};
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressFinish, ProgressStyle};
+use milena_client::{Error, Producer, Topic};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::signal::ctrl_c;
 
 use crate::commands::check_partition;
 use crate::deliveries::{Deliveries, Outcome};
 use crate::input::lines::{Flaw, Layout};
 use crate::input::{self, Draft, Sink};
 use crate::output::{Output, print_error};
+use crate::signal::Signal;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
@@ -88,6 +88,7 @@ pub struct Defaults<'j> {
 pub struct Job<'j> {
     topic: &'j Topic,
     defaults: Defaults<'j>,
+    producer: &'j Producer,
     sink: Sink,
     bar: ProgressBar,
     deliveries: Deliveries<()>,
@@ -99,9 +100,9 @@ impl<'j> Job<'j> {
     ///
     /// # Errors
     /// A partition that the topic does not have.
-    pub fn new(topic: &'j Topic, defaults: Defaults<'j>, sink: Sink) -> Result<Self> {
+    pub fn new(topic: &'j Topic, defaults: Defaults<'j>, producer: &'j Producer, sink: Sink) -> Result<Self> {
         let (deliveries, tally) = (Deliveries::new(), RefCell::default());
-        let job = Self { topic, defaults, sink, bar: bar(), deliveries, tally };
+        let job = Self { topic, defaults, producer, sink, bar: bar(), deliveries, tally };
         job.check(defaults.partition)?;
         Ok(job)
     }
@@ -110,7 +111,7 @@ impl<'j> Job<'j> {
         partition.map_or(Ok(()), |partition| check_partition(self.topic, partition))
     }
 
-    /// Sends each line of standard input, until it ends or Ctrl-C.
+    /// Sends each line of standard input.
     ///
     /// # Errors
     /// A line that is no record; what was before it was sent.
@@ -137,27 +138,28 @@ impl<'j> Job<'j> {
         .await
     }
 
-    /// Sends, and waits until all that was sent is written or has failed.
+    /// Sends, until a signal says to stop, and waits until all that was sent is written or has failed.
     async fn to_the_end(&self, work: impl Future<Output = Result<()>>) -> Result<()> {
         let mut arrived = |(), outcome| self.arrived(outcome);
+        let work = async {
+            tokio::select! {
+                outcome = work => outcome,
+                _ = Signal::to_end() => Ok(()),
+            }
+        };
         let outcome = self.deliveries.during(work, &mut arrived).await;
         tokio::select! {
-            () = self.deliveries.rest(&mut arrived) => outcome,
-            _ = ctrl_c() => bail!("interrupted; what became of the last records is not known"),
+            () = self.deliveries.flush(self.producer, &mut arrived) => outcome,
+            _ = Signal::to_end() => bail!("interrupted; what became of the last records is not known"),
         }
     }
 
     async fn lines(&self, reading: &Reading) -> Result<()> {
         let mut input = BufReader::with_capacity(CHUNK, tokio::io::stdin());
-        let mut interrupted = std::pin::pin!(ctrl_c());
         let mut line = Vec::new();
         for number in 1u64.. {
             line.clear();
-            let length = tokio::select! {
-                biased;
-                length = input.read_until(b'\n', &mut line) => length.context("reading standard input")?,
-                _ = &mut interrupted => break,
-            };
+            let length = input.read_until(b'\n', &mut line).await.context("reading standard input")?;
             if length == 0 || self.tally.borrow().failed.is_some() {
                 break;
             }
@@ -254,5 +256,7 @@ fn bar() -> ProgressBar {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{spinner} {msg} {per_sec}");
-    ProgressBar::new_spinner().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+    ProgressBar::new_spinner()
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+        .with_finish(ProgressFinish::AndClear)
 }

@@ -3,28 +3,19 @@
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use milena_protocol::coordinator_record::{self, Coordinator};
+use milena_protocol::coordinator_record::Coordinator;
 use milena_protocol::json::ToJson;
 use milena_protocol::messages::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use milena_protocol::{DecodeError, MetadataRecord, Reader, framing};
 use serde_json::{Value, json};
 
 use super::records::Shown;
-use super::{json, remote};
+use super::remote;
+use crate::coordinator_records::{Decoded, Undecodable, decode};
+use crate::java_text;
 
 /// Type of the records that hold a classic group.
 const GROUP_METADATA: i16 = 2;
-/// Names of the states of a transaction, by id.
-const TRANSACTION_STATES: [&str; 8] = [
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
-];
 /// Where Kafka's decoders live.
 const PACKAGE: &str = "org.apache.kafka.tools.api.";
 
@@ -155,7 +146,7 @@ impl Parser {
 fn metadata(value: &[u8]) -> Result<String, DecodeError> {
     let (record, version) = MetadataRecord::decode_framed(value)?;
     let data = record.to_json(version);
-    Ok(json::text(&json!({"type": constant(record.name()), "version": version, "data": data})))
+    Ok(java_text::json(&json!({"type": constant(record.name()), "version": version, "data": data})))
 }
 
 /// `FeatureLevelRecord` is `FEATURE_LEVEL_RECORD`.
@@ -171,48 +162,21 @@ fn constant(name: &str) -> String {
 }
 
 fn coordinator_text(coordinator: Coordinator, offset: i64, key: &[u8], value: Option<&[u8]>) -> Shown {
-    let error = |why: String| (Some(format!("Error at offset {offset}, skipping. {why}")), None);
-    let Some((record_type, key)) = prefixed(key) else {
-        return error("Could not read version from key's buffer.".to_owned());
-    };
-    let Some(record) = coordinator_record::find(coordinator, record_type) else {
-        return (Some(format!("Unknown record type {record_type} at offset {offset}, skipping.")), None);
-    };
-    let unreadable = |version, field, why| {
-        format!("Could not read record with version {version} from {field}'s buffer due to: {why}.")
-    };
-    let key = match (record.key)(key) {
-        Ok(key) => json::text(&json!({"type": record_type.to_string(), "data": key})),
-        Err(why) => return error(unreadable(record_type, "key", why)),
-    };
-    let Some(value) = value else { return (Some(key), Some("<DELETE>".to_owned())) };
-    let Some((version, value)) = prefixed(value) else {
-        return error("Could not read version from value's buffer.".to_owned());
-    };
-    match (record.value)(value, version) {
-        Ok(mut data) => {
-            match (coordinator, record_type) {
-                (Coordinator::Group, GROUP_METADATA) => open_members(&mut data),
-                (Coordinator::Transaction, _) => name_state(&mut data),
-                _ => {}
-            }
-            (Some(key), Some(json::text(&json!({"version": version.to_string(), "data": data}))))
+    let Decoded { record_type, key, value } = match decode(coordinator, key, value) {
+        Ok(decoded) => decoded,
+        Err(Undecodable::Type(record_type)) => {
+            return (Some(format!("Unknown record type {record_type} at offset {offset}, skipping.")), None);
         }
-        Err(why) => error(unreadable(version, "value", why)),
+        Err(Undecodable::Key(why) | Undecodable::Value(why)) => {
+            return (Some(format!("Error at offset {offset}, skipping. {why}")), None);
+        }
+    };
+    let key = java_text::json(&json!({"type": record_type.to_string(), "data": key}));
+    let Some((version, mut data)) = value else { return (Some(key), Some("<DELETE>".to_owned())) };
+    if (coordinator, record_type) == (Coordinator::Group, GROUP_METADATA) {
+        open_members(&mut data);
     }
-}
-
-/// The int16 in front, and what follows it.
-fn prefixed(bytes: &[u8]) -> Option<(i16, &[u8])> {
-    let (version, rest) = bytes.split_first_chunk()?;
-    Some((i16::from_be_bytes(*version), rest))
-}
-
-/// Shows a transaction's state by its name; one that has none as text all the same.
-fn name_state(data: &mut Value) {
-    let state = &mut data["transactionStatus"];
-    let name = state.as_u64().and_then(|id| TRANSACTION_STATES.get(usize::try_from(id).ok()?));
-    *state = name.map_or_else(|| state.to_string(), |name| (*name).to_owned()).into();
+    (Some(key), Some(java_text::json(&json!({"version": version.to_string(), "data": data}))))
 }
 
 /// Shows what members of a classic group of consumers have sent as messages instead of bytes, where it can be read.

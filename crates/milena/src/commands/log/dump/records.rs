@@ -16,7 +16,8 @@ use milena_records::{
 
 use super::batches::{Entry, LogFile, view};
 use super::decoders::Parser;
-use super::{Findings, base_offset, json, legacy, of};
+use super::{Findings, base_offset, legacy, of};
+use crate::java_text;
 
 /// What is printed.
 pub(super) struct Options {
@@ -181,7 +182,7 @@ fn batch_line(batch: Batch<'_>, entry: &Entry, file: &LogFile, out: &mut dyn Wri
         batch.partition_leader_epoch(),
         batch.is_transactional(),
         batch.is_control(),
-        json::optional_long(batch.delete_horizon()),
+        java_text::optional_long(batch.delete_horizon()),
     )?;
     let codec = codec_name(batch.compression(), batch.attributes())?;
     let bytes = file.bytes(entry)?;
@@ -261,23 +262,23 @@ fn control(record: &Record<'_>, out: &mut dyn Write) -> Result<()> {
         }
         Some(ControlType::LeaderChange) => {
             let message = decoded::<LeaderChangeMessage>(value()?)?;
-            write!(out, " LeaderChange: {}", json::text(&message.to_json(message.version)))?;
+            write!(out, " LeaderChange: {}", java_text::json(&message.to_json(message.version)))?;
         }
         Some(ControlType::SnapshotHeader) => {
             let message = decoded::<SnapshotHeaderRecord>(value()?)?;
-            write!(out, " SnapshotHeader {}", json::text(&message.to_json(message.version)))?;
+            write!(out, " SnapshotHeader {}", java_text::json(&message.to_json(message.version)))?;
         }
         Some(ControlType::SnapshotFooter) => {
             let message = decoded::<SnapshotFooterRecord>(value()?)?;
-            write!(out, " SnapshotFooter {}", json::text(&message.to_json(message.version)))?;
+            write!(out, " SnapshotFooter {}", java_text::json(&message.to_json(message.version)))?;
         }
         Some(ControlType::KRaftVersion) => {
             let message = decoded::<KRaftVersionRecord>(value()?)?;
-            write!(out, " KRaftVersion {}", json::text(&message.to_json(message.version)))?;
+            write!(out, " KRaftVersion {}", java_text::json(&message.to_json(message.version)))?;
         }
         Some(ControlType::KRaftVoters) => {
             let message = decoded::<VotersRecord<'_>>(value()?)?;
-            write!(out, " KRaftVoters {}", json::text(&message.to_json(message.version)))?;
+            write!(out, " KRaftVoters {}", java_text::json(&message.to_json(message.version)))?;
         }
         None => write!(out, " controlType: UNKNOWN({id})")?,
     }

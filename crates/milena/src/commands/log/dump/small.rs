@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use milena_protocol::messages::ProducerSnapshot;
 use milena_protocol::{Message, Reader};
 
-use super::json::optional_long;
+use crate::java_text::optional_long;
 
 /// Where the range of a snapshot's checksum begins.
 const CRC_FROM: usize = 6;
