@@ -266,12 +266,21 @@ fn now_ms() -> i64 {
 
 /// Asks the cluster that `--bootstrap-server`, or `--bootstrap-controller`, and `--command-config` name.
 fn ask<T>(options: &Options, work: impl AsyncFnOnce(&Admin) -> Result<T, Ended>) -> Result<T, Ended> {
+    let file = options.value("command-config")?.or(options.value("admin.config")?);
+    ask_with(options, file, work)
+}
+
+/// As [`ask`], with the settings in this file.
+fn ask_with<T>(
+    options: &Options,
+    file: Option<&str>,
+    work: impl AsyncFnOnce(&Admin) -> Result<T, Ended>,
+) -> Result<T, Ended> {
     let bootstrap = match options.value("bootstrap-controller")? {
         Some(controllers) => ("bootstrap.controllers", controllers),
         None => ("bootstrap.servers", options.value("bootstrap-server")?.unwrap_or_default()),
     };
-    let old = options.value("admin.config")?.or(options.value("config")?);
-    let file = options.value("command-config")?.or(old).map(Path::new);
+    let file = file.map(Path::new);
     let connection = Connection::of_tool(bootstrap, file).map_err(|error| java::config(&error))?;
     connect::run(&connection, work)
 }

@@ -184,7 +184,8 @@ fn plain_word(word: &str, numberless: bool) -> String {
         .map(|part| match part {
             part if is_id(part) => "ID".to_owned(),
             part if is_number(part) && part.len() == 13 => "TIME".to_owned(),
-            part if is_number(part) && numberless => "N".to_owned(),
+            // What is a number a second of no time at all.
+            part if (is_number(part) || part == "Infinity") && numberless => "N".to_owned(),
             part => part.to_owned(),
         })
         .collect();

@@ -18,11 +18,15 @@ pub struct Command {
     pub required: &'static [&'static str],
 }
 
-/// Wants exactly one of the two ways to say where the cluster is; what is wrong otherwise.
-pub fn check_bootstrap(options: &Options, [server, controller]: [&str; 2]) -> Result<(), String> {
-    match (options.has("bootstrap-server"), options.has("bootstrap-controller")) {
-        (true, true) => Err(format!("argument {controller}: not allowed with argument {server}")),
-        (false, false) => Err(format!("one of the arguments {server} {controller} is required")),
+/// Wants exactly one of the two ways to say where the cluster is, servers or controllers; what is wrong otherwise.
+pub fn check_bootstrap(options: &Options, names: [&str; 2]) -> Result<(), String> {
+    let [server, controller] = names;
+    let ways = ["bootstrap-server", "bootstrap-controller"];
+    let given: Vec<&str> =
+        options.names().filter_map(|given| ways.iter().position(|way| *way == given).map(|at| names[at])).collect();
+    match given[..] {
+        [] => Err(format!("one of the arguments {server} {controller} is required")),
+        [first, .., last] if first != last => Err(format!("argument {last}: not allowed with argument {first}")),
         _ => Ok(()),
     }
 }

@@ -8,7 +8,7 @@ use milena_client::admin::{BrokerDescription, Endpoints};
 
 use super::argparse::{self, Command};
 use super::options::{Flag, Options};
-use super::{Ended, Thrown, api_versions, ask};
+use super::{Ended, Thrown, api_versions, ask_with};
 use crate::output::{print, print_error};
 
 const SERVER: Flag =
@@ -44,7 +44,7 @@ const COMMANDS: &[Command] = &[
 /// Runs the tool.
 pub fn run(arguments: &[String]) -> ExitCode {
     argparse::run("kafka-cluster", &[], COMMANDS, arguments, execute, |thrown| {
-        print_error(&format!("{}\n", thrown.message));
+        print_error(&format!("{}\n", thrown.caught().0));
     })
 }
 
@@ -60,7 +60,8 @@ fn execute(command: &str, options: &Options) -> Result<(), Ended> {
     }
     let controllers = options.has("bootstrap-controller");
     let id: i32 = options.number("id")?.unwrap_or_default();
-    ask(options, async |admin| match command {
+    let file = options.value("command-config")?.or(options.value("config")?);
+    ask_with(options, file, async |admin| match command {
         "cluster-id" => {
             print(&format!("Cluster ID: {}\n", admin.describe_cluster().await?.id));
             Ok(())
