@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -41,6 +42,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Slot {
     open: Mutex<Option<Connection>>,
+    /// How many tries have failed at all.
+    failed: AtomicU64,
     attempts: tokio::sync::Mutex<Attempts>,
 }
 
@@ -48,6 +51,8 @@ struct Slot {
 struct Attempts {
     failures: u32,
     not_before: Option<Instant>,
+    /// Why the last one failed.
+    last: Option<Error>,
 }
 
 impl Connections {
@@ -115,9 +120,14 @@ impl Shared {
     }
 
     async fn connect(&self, slot: &Slot, host: &str, port: u16) -> Result<Connection, Error> {
+        let failed = slot.failed.load(Ordering::Acquire);
         let mut attempts = slot.attempts.lock().await;
         if let Some(connection) = slot.get(host, port) {
             return Ok(connection);
+        }
+        // The try that was waited for is this one's too.
+        if let Some(error) = attempts.last.clone().filter(|_| slot.failed.load(Ordering::Acquire) != failed) {
+            return Err(error);
         }
         if let Some(not_before) = attempts.not_before {
             sleep_until(not_before).await;
@@ -133,7 +143,8 @@ impl Shared {
             Err(error) => {
                 attempts.failures += 1;
                 let wait = self.config.reconnect_backoff.after(attempts.failures);
-                attempts.not_before = Some(Instant::now() + wait);
+                (attempts.not_before, attempts.last) = (Some(Instant::now() + wait), Some(error.clone()));
+                slot.failed.fetch_add(1, Ordering::Release);
                 Err(error)
             }
         }

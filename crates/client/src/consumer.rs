@@ -177,7 +177,8 @@ impl Consumer {
     ///
     /// # Errors
     /// What keeps a partition from being read, in an [`Error::Partition`]. The others go on with the next call, and this one
-    /// is tried again; it need not be the last try.
+    /// is tried again; it need not be the last try. Of who has subscribed, also what keeps it from being a member, and which
+    /// topics it may not read; with the next call, that is tried again too.
     pub async fn recv(&mut self) -> Result<ConsumerRecords, Error> {
         let _polling = self.polling();
         poll_fn(|cx| self.poll_recv(cx)).await

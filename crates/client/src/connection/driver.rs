@@ -21,6 +21,8 @@ use crate::error::Error;
 use crate::metrics::{ConnectionMetrics, Open, ms};
 use crate::transport::Transport;
 
+/// What is wrong with an answer that has another request's number.
+pub(super) const UNASKED: &str = "an answer to nothing that was asked";
 /// Requests on their way at once; further ones wait in the queue.
 const MAX_IN_FLIGHT: usize = 1024;
 /// Bytes that wait to be written before no further request is taken.
@@ -251,7 +253,7 @@ impl Driver {
     fn answer(&mut self, frame: Bytes) -> io::Result<()> {
         let correlation = frame.first_chunk::<4>().map(|id| i32::from_be_bytes(*id));
         let request = self.in_flight.pop_front().filter(|request| Some(request.correlation) == correlation);
-        let Some(request) = request else { return Err(io::Error::other("an answer to nothing that was asked")) };
+        let Some(request) = request else { return Err(io::Error::other(UNASKED)) };
         self.last_use = Instant::now();
         self.metrics.response_total.increment(1);
         self.metrics.request_latency_ms.record(ms(request.timeout - (request.until - self.last_use)));

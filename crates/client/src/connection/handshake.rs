@@ -8,8 +8,8 @@ use milena_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use milena_protocol::{ApiKey, ErrorCode, Message, Writer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::ApiVersions;
 use super::frames::Frames;
+use super::{ApiVersions, driver};
 use crate::config::ClientConfig;
 use crate::error::{Error, check};
 use crate::transport::Transport;
@@ -51,7 +51,8 @@ async fn exchange(stream: &mut dyn Transport, version: i16, config: &ClientConfi
     let mut frames = Frames::new(config.max_response);
     loop {
         if let Some(frame) = frames.next().map_err(io::Error::other)? {
-            return Ok(frame);
+            // The request's correlation id is 0, and so is the answer's.
+            return if frame.starts_with(&[0; 4]) { Ok(frame) } else { Err(io::Error::other(driver::UNASKED)) };
         }
         if stream.read_buf(frames.room()).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -154,6 +155,18 @@ async fn a_retriable_refusal_is_asked_again_and_another_is_not() {
     };
     let (refused, ()) = tokio::join!(calls, serve);
     assert_eq!(refused.unwrap_err().code(), Some(ErrorCode::GROUP_AUTHORIZATION_FAILED));
+}
+
+#[tokio::test]
+async fn a_first_answer_to_another_request_makes_no_connection() {
+    let (client, [mut bad]) = client(|builder| builder);
+    let serve = async {
+        let mut came = bad.next().await;
+        came.id += 1;
+        bad.versions(&came, came.version, 0).await;
+    };
+    let (connected, ()) = tokio::join!(client.connection(Target::Any), serve);
+    assert!(matches!(connected, Err(Error::Disconnected { .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -350,4 +363,31 @@ async fn what_a_transport_holds_back_is_flushed_as_soon_as_it_can_be() {
     };
     let (answer, ()) = timeout(Duration::from_secs(20), async { tokio::join!(ask(&client), serve) }).await.unwrap();
     assert_eq!(answer.unwrap(), 1);
+}
+
+/// Takes a moment to refuse a connection, and counts.
+#[derive(Debug, Default)]
+struct Refusing(AtomicUsize);
+
+impl Transports for Refusing {
+    fn open<'a>(&'a self, _: &'a str, _: u16, _: &'a ClientConfig) -> Opening<'a> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            Err(io::ErrorKind::ConnectionRefused.into())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_several_wait_for_is_tried_once_for_all() {
+    let refusing = Arc::new(Refusing::default());
+    let client = quick().build_over(Arc::<Refusing>::clone(&refusing)).unwrap();
+    let tries = [(); 3].map(|()| client.connection(Target::Any));
+    let [first, second, third] = tries;
+    let (first, second, third) = tokio::join!(first, second, third);
+    assert!([first, second, third].iter().all(|tried| matches!(tried, Err(Error::Connect { .. }))));
+    assert_eq!(refusing.0.load(Ordering::Relaxed), 1);
+    assert!(client.connection(Target::Any).await.is_err());
+    assert_eq!(refusing.0.load(Ordering::Relaxed), 2);
 }

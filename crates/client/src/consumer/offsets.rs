@@ -29,8 +29,11 @@ use crate::topic_partition::TopicPartition;
 
 pub(super) type Offsets = Vec<(TopicPartition, CommittedOffset)>;
 
-/// How often a member tries to commit while its epoch changes.
-const EPOCH_TRIES: u32 = 10;
+/// How often a member tries to commit while its generation or epoch changes.
+const NAME_TRIES: u32 = 10;
+/// What a member is told whose generation or epoch is that of a moment ago, or of the next moment.
+const NOT_IN_THIS_NAME: [ErrorCode; 3] =
+    [ErrorCode::STALE_MEMBER_EPOCH, ErrorCode::ILLEGAL_GENERATION, ErrorCode::REBALANCE_IN_PROGRESS];
 
 /// Waits for the end of a commit, which does not depend on it.
 #[derive(Debug)]
@@ -203,8 +206,8 @@ async fn carry_out(client: Client, jobs: Arc<Mutex<Jobs>>) {
 }
 
 impl Job {
-    /// Commits once. A member learns what its group thinks of it; where only its epoch was that of a moment ago, and it still
-    /// has what it had, it tries as who it is now.
+    /// Commits once. A member learns what its group thinks of it; where the group is only being divided anew, and the member
+    /// has lost nothing, it tries as who it is by then. What it was to give up in between waits for this commit.
     async fn carry_out(&self, client: &Client) -> Result<(), Error> {
         let mut group = self.group.clone();
         for tries in 1.. {
@@ -212,10 +215,10 @@ impl Job {
             let code = committed.as_ref().err().and_then(Error::code);
             let (Some(member), Some(code)) = (&self.name.member, code) else { return committed };
             member.refused(code, &group);
-            if code != ErrorCode::STALE_MEMBER_EPOCH || tries >= EPOCH_TRIES {
+            if !NOT_IN_THIS_NAME.contains(&code) || tries >= NAME_TRIES {
                 return committed;
             }
-            sleep(client.config().retry_backoff.first).await;
+            sleep(client.config().retry_backoff.after(tries)).await;
             group = self.name.metadata();
             if self.name.losses() != self.losses {
                 return committed;

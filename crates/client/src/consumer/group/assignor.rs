@@ -130,6 +130,11 @@ fn by_instance(members: &[Participant]) -> Vec<usize> {
     order
 }
 
+/// Of each member, the topics that it is subscribed to.
+fn topics_of(members: &[Participant]) -> Vec<BTreeSet<&str>> {
+    members.iter().map(|member| member.subscription.topics.iter().map(String::as_str).collect()).collect()
+}
+
 /// The racks that matter: whether members with racks and replicas have some in common, and not every partition is everywhere.
 fn racks_decide<'a>(
     of_members: &BTreeSet<&str>,

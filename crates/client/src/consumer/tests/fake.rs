@@ -119,6 +119,8 @@ pub(super) struct State {
     pub(super) commits: Vec<(i32, Vec<(i32, i64)>)>,
     /// How long a commit takes.
     pub(super) commit_delay: Duration,
+    /// Commits of earlier generations are refused.
+    pub(super) least_generation: i32,
     /// Connections are lost by asking for metadata.
     pub(super) no_metadata: bool,
     /// What metadata says of the topic.
@@ -173,6 +175,7 @@ impl Fake {
             group: Group { epoch: 1, ..Group::default() },
             commits: Vec::new(),
             commit_delay: Duration::ZERO,
+            least_generation: -1,
             no_metadata: false,
             topic_code: ErrorCode::NONE,
             no_offsets: false,
@@ -242,6 +245,9 @@ impl Fake {
                     peer.answer(request, version, &response).await;
                 }
                 other => {
+                    let delay =
+                        if other == ApiKey::JOIN_GROUP { self.0.lock().group.join_delay } else { Duration::ZERO };
+                    tokio::time::sleep(delay).await;
                     let reply = self.0.lock().group.reply(&came);
                     reply.unwrap_or_else(|| panic!("{other} is not served")).send(&mut peer, &came).await;
                 }
@@ -445,7 +451,9 @@ impl State {
 
     fn commit(&mut self, came: &Came) -> OffsetCommitResponse<'static> {
         let request: OffsetCommitRequest<'_> = came.body();
-        let code = self.commit_codes.pop().unwrap_or(ErrorCode::NONE);
+        let is_late = request.generation_id_or_member_epoch < self.least_generation;
+        let late = is_late.then_some(ErrorCode::ILLEGAL_GENERATION);
+        let code = late.or_else(|| self.commit_codes.pop()).unwrap_or(ErrorCode::NONE);
         let asked = &request.topics[0];
         let offsets = asked.partitions.iter().map(|partition| (partition.partition_index, partition.committed_offset));
         self.commits.push((request.generation_id_or_member_epoch, offsets.collect()));

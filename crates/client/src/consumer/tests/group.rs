@@ -1,5 +1,6 @@
 //! The consumer as a member of a group whose coordinator does what the test says.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use milena_protocol::ErrorCode;
@@ -7,14 +8,19 @@ use tokio::time::timeout;
 
 use super::at;
 use super::fake::{Fake, TOPIC};
-use crate::consumer::{Consumer, OffsetReset};
+use crate::consumer::{Consumer, ConsumerBuilder, OffsetReset};
 use crate::error::Error;
+use crate::test_peer::quick;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A member, which commits by itself only when it gives something up.
 fn member(fake: &Fake, protocol: &str, topics: &[&str]) -> Consumer {
-    let builder = fake.client().consumer().group_id("g").offset_reset(OffsetReset::Earliest);
+    member_with(fake.client().consumer(), protocol, topics)
+}
+
+fn member_with(builder: ConsumerBuilder, protocol: &str, topics: &[&str]) -> Consumer {
+    let builder = builder.group_id("g").offset_reset(OffsetReset::Earliest);
     let settings = [("group.protocol", protocol), ("auto.commit.interval.ms", "3600000")];
     let mut consumer = builder.properties(settings).unwrap().build().unwrap();
     consumer.subscribe(topics.iter().copied()).unwrap();
@@ -136,4 +142,25 @@ async fn a_commit_that_waits_is_sent_in_the_name_in_which_it_was_begun() {
     let generations: Vec<i32> = fake.0.lock().commits.iter().map(|(generation, _)| *generation).collect();
     assert_eq!(generations, [1, 1]);
     assert_eq!(consumer.assignment(), [at(0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_waits_while_the_group_is_divided_anew_and_the_member_keeps_what_it_has() {
+    let fake = Fake::new(1, 0, 1, 3);
+    let client = quick().retry_backoff(SECOND / 10, SECOND).build_over(Arc::new(fake.clone())).unwrap();
+    let builder = client.consumer().set("partition.assignment.strategy", "cooperative-sticky").unwrap();
+    let mut consumer = member_with(builder, "classic", &[TOPIC]);
+    receive_all(&fake, &mut consumer, 1).await;
+    {
+        let mut state = fake.0.lock();
+        (state.group.codes, state.group.join_delay) = (vec![ErrorCode::REBALANCE_IN_PROGRESS], 5 * SECOND);
+        (state.group.epoch, state.least_generation) = (2, 2);
+    }
+    // It has heard that it is to join again, and did so.
+    assert!(consumer.poll(4 * SECOND).await.unwrap().is_none());
+    assert_eq!(consumer.group_metadata().unwrap().generation, 1);
+    consumer.commit_sync().await.unwrap();
+    let state = fake.0.lock();
+    let end = state.logs[0].end();
+    assert_eq!((state.commits.first(), state.commits.last()), (Some(&(1, vec![(0, end)])), Some(&(2, vec![(0, end)]))));
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Participant, Placed, by_instance, rack, racks_decide};
+use super::{Participant, Placed, by_instance, rack, racks_decide, topics_of};
 
 /// One topic while its partitions are divided.
 struct Topic<'a> {
@@ -73,10 +73,9 @@ impl<'a> Topic<'a> {
 }
 
 pub(super) fn assign(topics: &[(&str, &[BTreeSet<String>])], members: &[Participant]) -> Placed {
-    let order = by_instance(members);
+    let (order, topics_of) = (by_instance(members), topics_of(members));
     let subscribed = |name: &str| {
-        let of_topic =
-            order.iter().filter(|place| members[**place].subscription.topics.iter().any(|topic| topic == name));
+        let of_topic = order.iter().filter(|place| topics_of[**place].contains(name));
         of_topic.map(|place| (*place, rack(&members[*place]))).collect()
     };
     let mut states: Vec<_> =

@@ -2,18 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::{Participant, Placed, by_instance};
+use super::{Participant, Placed, by_instance, topics_of};
 
 pub(super) fn assign(topics: &[(&str, &[BTreeSet<String>])], members: &[Participant]) -> Placed {
-    let order = by_instance(members);
+    let (order, topics_of) = (by_instance(members), topics_of(members));
     let mut placed = Placed::new();
     let mut turn = 0;
     for (index, (name, racks)) in topics.iter().enumerate() {
         for partition in 0..racks.len() {
-            let subscribed = |turn: &usize| {
-                let topics = &members[order[turn % order.len()]].subscription.topics;
-                topics.iter().any(|topic| topic == name)
-            };
+            let subscribed = |turn: &usize| topics_of[order[turn % order.len()]].contains(name);
             // Somebody is, or the topic would not be here.
             let Some(next) = (turn..turn + order.len()).find(subscribed) else { continue };
             placed.push((order[next % order.len()], index, partition));

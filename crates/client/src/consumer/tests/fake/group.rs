@@ -1,5 +1,7 @@
 //! The coordinator of a group with one member: it gives what the test says, by either protocol.
 
+use std::time::Duration;
+
 use milena_protocol::messages::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
 use milena_protocol::messages::join_group_response::JoinGroupResponseMember;
 use milena_protocol::messages::{
@@ -21,6 +23,8 @@ pub(crate) struct Group {
     pub(crate) codes: Vec<ErrorCode>,
     /// Epochs of the heartbeats that came.
     pub(crate) heartbeats: Vec<i32>,
+    /// How long the others take to join.
+    pub(crate) join_delay: Duration,
 }
 
 /// What a request to the coordinator is answered.
@@ -49,7 +53,10 @@ impl Group {
             ApiKey::CONSUMER_GROUP_HEARTBEAT => Reply::Consumer(self.consumer_heartbeat(&came.body())),
             ApiKey::JOIN_GROUP => Reply::Join(self.join(&came.body())),
             ApiKey::SYNC_GROUP => Reply::Sync(sync(&came.body())),
-            ApiKey::HEARTBEAT => Reply::Heartbeat(HeartbeatResponse::default()),
+            ApiKey::HEARTBEAT => {
+                let error_code = self.codes.pop().map_or(0, |code| code.0);
+                Reply::Heartbeat(HeartbeatResponse { error_code, ..Default::default() })
+            }
             _ => return None,
         })
     }
