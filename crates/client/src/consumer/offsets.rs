@@ -228,9 +228,9 @@ impl Job {
     }
 }
 
-/// Where the consumer is in each partition, as far as it is known to be good.
+/// Where the consumer is in each partition, unless that has to be found out.
 fn received(partitions: &Partitions) -> Offsets {
-    let positioned = partitions.assigned().filter(|(_, partition)| partition.can_be_committed());
+    let positioned = partitions.assigned().filter(|(_, partition)| partition.position.offset >= 0);
     let offset = |(_, partition): (_, &super::partitions::Partition)| {
         let (offset, leader_epoch) = (partition.position.offset, partition.position.leader_epoch);
         (partition.name.clone(), CommittedOffset { offset, leader_epoch, metadata: String::new() })

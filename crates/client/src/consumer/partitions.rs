@@ -153,11 +153,6 @@ impl Partition {
     pub(super) fn is_positioned(&self) -> bool {
         matches!(self.state, State::Ready | State::Validate)
     }
-
-    /// Whether all before its position was received, and the log is known to have it.
-    pub(super) fn can_be_committed(&self) -> bool {
-        self.position.offset >= 0 && matches!(self.state, State::Ready | State::Halted)
-    }
 }
 
 /// All of them.
