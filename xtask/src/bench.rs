@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: Apache Kafka, the practical floor and Milena under the same load, in turn, each with a folder of
-//! its own and pinned to one CPU. The load tool and the comparison are in `bench/`.
+//! its own and pinned to one CPU. The load tool and the comparison are in `bench/`. With `--clients`, clients instead of servers.
+
+mod clients;
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -23,9 +25,15 @@ const JVM: &[&str] = &[
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Cells of bench/cells.toml, with commas between them; all without it
+    /// Compares Milena's client, librdkafka and the Java client against Milena, instead of servers
+    #[arg(long, conflicts_with_all = ["servers", "fill_scale", "no_warm", "out"])]
+    clients: bool,
+    /// Cells of bench/cells.toml, or those of `--clients`, with commas between them; all without it
     #[arg(long)]
     cells: Option<String>,
+    /// The binary of Milena, instead of building it
+    #[arg(long)]
+    binary: Option<PathBuf>,
     /// Rounds that count
     #[arg(long, default_value_t = 5)]
     rounds: u32,
@@ -91,6 +99,9 @@ impl Drop for Running {
 
 /// Builds, starts the servers, measures and prints the table.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.clients {
+        return clients::run(args);
+    }
     let repository = cache::repository();
     let kbench = build(&repository, "kbench")?;
     let temp = tempfile::Builder::new().prefix("milena-bench-").tempdir()?;
@@ -112,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                     let kind = Kind::Kafka(oracle::ensure_jars()?);
                     Running::Server(options(kind).start()?)
                 }
-                "milena" => Running::Server(options(Kind::Milena(build(&repository, "milena")?)).start()?),
+                "milena" => Running::Server(options(milena(args, &repository)?).start()?),
                 "floor" => floor(&kbench, &dir, args.server_cpu)?,
                 other => bail!("no server named {other}: floor, milena and kafka exist"),
             },
@@ -138,16 +149,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Milena as it was asked for, or built.
+fn milena(args: &Args, repository: &Path) -> Result<Kind> {
+    let binary = args.binary.as_deref().map(std::path::absolute).transpose()?;
+    Ok(Kind::Milena(binary.map_or_else(|| build(repository, "milena"), Ok)?))
+}
+
 /// Builds a package's program with the release profile and gives its path.
 pub(crate) fn build(repository: &Path, package: &str) -> Result<PathBuf> {
+    Ok(release(repository, &["--package", package])?.join(package))
+}
+
+/// Builds with the release profile what the arguments say, and gives the folder of programs.
+fn release(repository: &Path, arguments: &[&str]) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status =
-        Command::new(cargo).current_dir(repository).args(["build", "--release", "--package", package]).status()?;
+    let status = Command::new(cargo).current_dir(repository).args(["build", "--release"]).args(arguments).status()?;
     if !status.success() {
-        bail!("{package} does not build");
+        bail!("{} does not build", arguments.join(" "));
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), PathBuf::from);
-    Ok(target.join("release").join(package))
+    Ok(target.join("release"))
 }
 
 fn floor(kbench: &Path, dir: &Path, cpu: usize) -> Result<Running> {

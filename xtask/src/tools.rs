@@ -1,5 +1,6 @@
 //! Programs of the system that suites need, and how they are got where they are missing.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -9,15 +10,27 @@ use anyhow::{Context, Result, bail};
 /// # Errors
 /// When it is missing and cannot be installed; the error says so in one line.
 pub(crate) fn need(program: &str, package: &str) -> Result<()> {
-    if exists(program) {
+    need_what(program, package, exists)
+}
+
+/// The same for a header of a C library.
+///
+/// # Errors
+/// As [`need`].
+pub(crate) fn need_header(header: &str, package: &str) -> Result<()> {
+    need_what(header, package, |header| Path::new("/usr/include").join(header).is_file())
+}
+
+fn need_what(what: &str, package: &str, exists_here: impl Fn(&str) -> bool) -> Result<()> {
+    if exists_here(what) {
         return Ok(());
     }
     if !exists("apt-get") || !rustix::process::getuid().is_root() {
-        bail!("{program} is missing, and only root on Debian can have it installed (package {package})");
+        bail!("{what} is missing, and only root on Debian can have it installed (package {package})");
     }
     run(Command::new("apt-get").args(["update", "-q"]))?;
     run(Command::new("apt-get").args(["install", "-y", "-q", "--no-install-recommends", package]))?;
-    if exists(program) { Ok(()) } else { bail!("package {package} does not bring {program}") }
+    if exists_here(what) { Ok(()) } else { bail!("package {package} does not bring {what}") }
 }
 
 /// Whether a program is in the path.
