@@ -38,7 +38,7 @@ const PARTITIONS: i32 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     server: crate::target::Target,
-    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, faces, damaged, broken, failing, killed
+    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, faces, faces-kafka, damaged, broken, failing, killed
     #[arg(long)]
     only: Option<String>,
 }
@@ -49,13 +49,14 @@ type Part = fn(&Options, &Path) -> Result<usize>;
 /// Parts that run at the same time.
 const PARTS_AT_ONCE: usize = 2;
 
-const PARTS: [(&str, Part); 10] = [
+const PARTS: [(&str, Part); 11] = [
     ("left", left),
     ("dump", dumps),
     ("hops", hops),
     ("compacted", compacted::compare),
     ("tools", tools::compare),
     ("faces", faces::compare),
+    ("faces-kafka", faces::compare_on_kafka),
     ("damaged", damaged::compare),
     ("broken", |options, _| broken::starts(options)),
     ("failing", |options, _| failing::disks(options)),

@@ -1,12 +1,13 @@
 //! Milena's tools that have the names of Kafka's, beside Kafka's own: asked the same of two Milenas to which the same was
-//! done, they print the same lines and have the same exit codes.
+//! done, or of two Kafkas, they print the same lines and have the same exit codes.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
-use milena_testkit::server::Options;
+use milena_testkit::server::{Kind, Options};
 
 use super::clients::{Ran, Tools, ran};
 use super::tools::{Run, difference};
@@ -15,6 +16,13 @@ use super::{binary, hanging};
 /// The runs, in the form that `tools.rs` tells. Behind a `?` only the exit code is compared. A run of a tool that Milena does not
 /// have is the same Java program for both, and shows that the runs before it did the same.
 const RUNS: &str = include_str!("../../data/faces.txt");
+
+/// Runs against two Kafkas, after those of [`RUNS`] that are not only for Milena's server (`=`); `{controller}` is where the
+/// controller is.
+const RUNS_OF_KAFKA: &str = include_str!("../../data/faces_kafka.txt");
+
+/// How often what Kafka's broker sees a moment later is asked again.
+const LOOKS: u32 = 50;
 
 /// Tools that the binary has, by Kafka's class.
 const FACES: [(&str, &str); 20] = [
@@ -40,9 +48,23 @@ const FACES: [(&str, &str); 20] = [
     ("reassign.ReassignPartitionsCommand", "kafka-reassign-partitions"),
 ];
 
-/// Runs all of them; gives the number of comparisons.
+/// Runs all of them against two Milenas; gives the number of comparisons.
 pub(super) fn compare(options: &Options, libs: &Path) -> Result<usize> {
-    let binary = binary(options)?;
+    compare_on(options, binary(options)?, libs, RUNS.lines())
+}
+
+/// The same against two Kafkas.
+pub(super) fn compare_on_kafka(options: &Options, libs: &Path) -> Result<usize> {
+    let runs = RUNS.lines().filter(|line| !line.starts_with('=')).chain(RUNS_OF_KAFKA.lines());
+    compare_on(&Options::new(Kind::Kafka(libs.to_owned())), binary(options)?, libs, runs)
+}
+
+fn compare_on(
+    options: &Options,
+    binary: &Path,
+    libs: &Path,
+    runs: impl Iterator<Item = &'static str>,
+) -> Result<usize> {
     let dir = tempfile::Builder::new().prefix("milena-faces-").tempdir()?;
     let files = [
         ("lines", "one\ntwo\nthree\n"),
@@ -75,18 +97,26 @@ pub(super) fn compare(options: &Options, libs: &Path) -> Result<usize> {
     let (one, other) = (options.clone().start()?, options.clone().start()?);
     [&one, &other].into_iter().try_for_each(hanging::leave)?;
     let (mut compared, mut differing) = (0, Vec::new());
-    for run in RUNS.lines().filter_map(|line| Run::parse(line, &[])) {
-        let theirs = run.ask(&mut tools, &one, dir.path())?;
+    for run in runs.filter_map(|line| Run::parse(line.trim_start_matches('='), &[])) {
         let face = FACES.iter().find(|(class, _)| *class == run.tool);
-        let ours = match face {
-            Some((_, name)) => {
-                let mut command = Command::new(binary);
-                command.arg(name).args(run.arguments(&other, dir.path())).stdin(run.input(dir.path())?);
-                run.without_difference(ran(&mut command)?, &other)
-            }
-            None => run.ask(&mut tools, &other, dir.path())?,
-        };
         let name = face.map_or(run.tool, |(_, name)| name);
+        let mut ask = || -> Result<(Ran, Ran)> {
+            let theirs = run.ask(&mut tools, &one, dir.path())?;
+            let Some((_, name)) = face else { return Ok((theirs, run.ask(&mut tools, &other, dir.path())?)) };
+            let mut command = Command::new(binary);
+            command.arg(name).args(run.arguments(&other, dir.path())).stdin(run.input(dir.path())?);
+            Ok((theirs, run.without_difference(ran(&mut command)?, &other)))
+        };
+        let (mut theirs, mut ours) = ask()?;
+        // What was changed is seen by Kafka's broker a moment later.
+        let looks = if matches!(options.kind(), Kind::Kafka(_)) && run.only_asks() { LOOKS } else { 0 };
+        for _ in 0..looks {
+            if alike(run.flag, &theirs, &ours) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            (theirs, ours) = ask()?;
+        }
         compared += 1;
         if !alike(run.flag, &theirs, &ours) {
             differing.push(format!("{name} {}\n{}", run.args, difference(&theirs, &ours)));

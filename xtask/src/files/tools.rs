@@ -86,17 +86,18 @@ impl Run {
     }
 
     /// Changes nothing.
-    fn only_asks(&self) -> bool {
+    pub(super) fn only_asks(&self) -> bool {
         self.tool == "GetOffsetShell"
             || ["--describe", "--list", "describe"].iter().any(|word| self.args.contains(word))
     }
 
     /// The arguments for a server.
     pub(super) fn arguments(&self, server: &Server, dir: &Path) -> Vec<String> {
-        let place = if self.args.contains("{at}") || self.args.contains("{server}") { "" } else { " {at}" };
+        let says = ["{at}", "{server}", "{controller}"].iter().any(|place| self.args.contains(place));
+        let place = if says { "" } else { " {at}" };
         let at = format!("--bootstrap-server {}", server.addr());
         let args = format!("{}{place}", self.args).replace("{at}", &at).replace("{dir}", &dir.display().to_string());
-        let args = args.replace("{server}", &server.addr().to_string());
+        let args = args.replace("{server}", &server.addr().to_string()).replace("{controller}", &controller(server));
         args.split_whitespace().map(str::to_owned).collect()
     }
 
@@ -130,6 +131,13 @@ impl Run {
             _ => theirs == ours,
         }
     }
+}
+
+/// Where the controller of a server is.
+fn controller(server: &Server) -> String {
+    let settings = fs::read_to_string(server.dir().join("server.properties")).unwrap_or_default();
+    let voters = settings.lines().find_map(|line| line.strip_prefix("controller.quorum.voters=1@"));
+    voters.unwrap_or_default().to_owned()
 }
 
 /// The APIs of a server.
