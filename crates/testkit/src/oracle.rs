@@ -38,6 +38,15 @@ pub fn ensure_app_jars() -> Result<PathBuf> {
     ensure(libs().with_file_name("apps"), "apps", &format!("kafka-streams-{VERSION}.jar"))
 }
 
+/// Fetches Kafka Connect with its connectors for files, and gives its folder. Their newest version may be older than the
+/// oracle's.
+///
+/// # Errors
+/// As [`ensure_jars`].
+pub fn ensure_connect_jars() -> Result<PathBuf> {
+    ensure(libs().with_file_name("connect"), "connect", "connect-file-4.3.0.jar")
+}
+
 /// Has Maven copy the jars of a project of `compat/` into a folder, unless one of them is there.
 fn ensure(libs: PathBuf, project: &str, one: &str) -> Result<PathBuf> {
     if libs.join(one).exists() {

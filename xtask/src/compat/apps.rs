@@ -21,7 +21,7 @@ pub(super) struct App {
 
 pub(super) const APPS: [App; 4] = [
     App { name: "streams", install: class_path, run: super::streams::count },
-    App { name: "connect", install: class_path, run: super::connect::copy_files },
+    App { name: "connect", install: connect_class_path, run: super::connect::copy_files },
     App { name: "verifiable", install: class_path, run: super::verifiable::copy },
     App { name: "aiokafka", install: super::members::python, run: super::members::come_and_go },
 ];
@@ -63,6 +63,11 @@ fn class_path() -> Result<String> {
     tools::need("java", "openjdk-17-jdk-headless")?;
     let (libs, apps) = (oracle::ensure_jars()?, oracle::ensure_app_jars()?);
     Ok(format!("{}/*:{}/*", libs.display(), apps.display()))
+}
+
+fn connect_class_path() -> Result<String> {
+    tools::need("java", "openjdk-17-jdk-headless")?;
+    Ok(format!("{}/*", oracle::ensure_connect_jars()?.display()))
 }
 
 /// A JVM that starts quickly, ready for the main class.

@@ -1,4 +1,4 @@
-//! Kafka Connect with connectors that copy the lines of files: standalone and stopped in the middle, then a cluster of one worker that is killed.
+//! Kafka Connect with Apache Kafka's connectors for files: standalone and stopped in the middle, then a cluster of one worker that is killed.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -7,27 +7,23 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use milena_testkit::ports;
 use milena_testkit::server::Server;
+use milena_testkit::{oracle, ports};
 
-use super::apps::{compile, java};
+use super::apps::java;
 use super::program::Program;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Lines that are there from the beginning, and with those of each later moment.
 const LINES: [usize; 4] = [2000, 3000, 4000, 5000];
 
+const SOURCE: &str = "org.apache.kafka.connect.file.FileStreamSourceConnector";
+const SINK: &str = "org.apache.kafka.connect.file.FileStreamSinkConnector";
+
 /// Copies the lines of a file through a topic into another file, twice.
 pub(super) fn copy_files(class_path: &str, server: &mut Server) -> Result<()> {
-    let dir = server.dir().to_owned();
-    compile("Lines.java", class_path, &dir)?;
-    let services = dir.join("META-INF/services");
-    std::fs::create_dir_all(&services)?;
-    std::fs::write(services.join("org.apache.kafka.connect.source.SourceConnector"), "Lines$Source")?;
-    std::fs::write(services.join("org.apache.kafka.connect.sink.SinkConnector"), "Lines$Sink")?;
-    let class_path = format!("{class_path}:{}", dir.display());
-    standalone(&class_path, server).context("standalone")?;
-    distributed(&class_path, server).context("distributed")
+    standalone(class_path, server).context("standalone")?;
+    distributed(class_path, server).context("distributed")
 }
 
 /// The settings of a worker, with further ones.
@@ -86,7 +82,7 @@ fn standalone(class_path: &str, server: &Server) -> Result<()> {
             "source",
             properties(&[
                 ("name", "lines-source"),
-                ("connector.class", "Lines$Source"),
+                ("connector.class", SOURCE),
                 ("file", &source_file),
                 ("topic", "connect-lines"),
             ]),
@@ -95,7 +91,7 @@ fn standalone(class_path: &str, server: &Server) -> Result<()> {
             "sink",
             properties(&[
                 ("name", "lines-sink"),
-                ("connector.class", "Lines$Sink"),
+                ("connector.class", SINK),
                 ("file", &sink_file),
                 ("topics", "connect-lines"),
             ]),
@@ -155,12 +151,12 @@ fn distributed(class_path: &str, server: &mut Server) -> Result<()> {
     append(&source, &lines(0..LINES[0]))?;
     let connect = start()?;
     let config = serde_json::json!({
-        "connector.class": "Lines$Source",
+        "connector.class": SOURCE,
         "file": source,
         "topic": "distributed-lines",
     });
     put(port, "/connectors/distributed-source/config", &config.to_string())?;
-    let mut reader = Reader::start(class_path, server)?;
+    let mut reader = Reader::start(server)?;
     reader.read_to(LINES[0])?;
     append(&source, &lines(LINES[0]..LINES[1]))?;
     connect.kill()?;
@@ -183,8 +179,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn start(class_path: &str, server: &Server) -> Result<Self> {
-        let mut java = java(class_path);
+    fn start(server: &Server) -> Result<Self> {
+        let mut java = java(&format!("{}/*", oracle::ensure_jars()?.display()));
         java.args(["org.apache.kafka.tools.consumer.ConsoleConsumer", "--isolation-level", "read_committed"]);
         java.args(["--topic", "distributed-lines", "--partition", "0", "--offset", "earliest", "--bootstrap-server"]);
         let program = Program::start("reader", java.arg(server.addr().to_string()), server.dir())?;

@@ -18,7 +18,7 @@ use super::{ConsumerGroup, Writing, member_id, start_session};
 use crate::engine::Ticket;
 use crate::group::api::{ConsumerHeartbeat, Reply};
 use crate::group::expire::group_key;
-use crate::group::{After, GroupCx, Groups, Timer};
+use crate::group::{After, GroupCx, Groups, State, Timer};
 use crate::records::Records;
 
 /// Epoch of a member that joins.
@@ -113,6 +113,7 @@ impl Groups {
     ) -> Result<Outcome, Refusal> {
         let request = &heartbeat.request;
         let id: Arc<str> = Arc::from(&*request.group_id);
+        let in_rebalance = self.groups.get(&id).is_some_and(|classic| classic.state() != State::Stable);
         let new = self.joined_group(&id, request.member_epoch == JOIN, records, cx)?;
         let member_id = member_id(&request.member_id, cx);
         let metadata = Arc::clone(&cx.settings().metadata);
@@ -120,8 +121,8 @@ impl Groups {
         let group = self.consumers.get(&id).unwrap_or(&new);
         let writing = Writing { group: &id, records };
         let mut step = Step::new(group, &*metadata, writing);
-        // What the last leader has assigned may not be all.
-        step.is_upgraded = !new.is_empty();
+        // What the last leader has assigned is not all, if it has not ended.
+        step.is_upgraded = in_rebalance && !new.is_empty();
         let before = step.member(&member_id, request, cx.settings().consumer_max_size)?;
         let wanting = wanting(&before, heartbeat);
         let changed = step.subscribe(&before, &wanting)?;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use milena_protocol::messages::LeaveGroupRequest;
 use milena_protocol::messages::leave_group_request::MemberIdentity;
+use milena_protocol::messages::{ConsumerGroupHeartbeatRequest, LeaveGroupRequest};
 
-use super::consumers::{Consumer, described, kinds, over};
+use super::consumers::{Consumer, described, kinds, over, send};
 use super::embedded::{assigned_in, assignment, subscription};
 use super::*;
 use crate::group::ConsumerHeartbeat;
@@ -95,6 +95,17 @@ fn the_first_member_of_the_consumer_protocol_makes_a_classic_group_a_consumer_gr
     one.beat(&mut bench);
     assert_eq!(one.owned.len(), 1);
     assert_eq!(described(&mut bench), ("Stable".into(), 2, 2));
+}
+
+#[test]
+fn a_static_member_that_changes_its_protocol_in_a_stable_group_changes_nothing_else() {
+    let mut bench = over(2);
+    classic(&mut bench, Some("i"));
+    let mut one = Consumer { instance: Some("i".to_owned()), ..Consumer::new("m") };
+    let told = send(&mut bench, ConsumerGroupHeartbeatRequest { server_assignor: None, ..one.request() });
+    one.follow(&told);
+    assert_eq!((one.epoch, one.owned), (1, set(&[0, 1])), "its generation and its partitions");
+    assert_eq!(described(&mut bench), ("Stable".into(), 1, 1));
 }
 
 #[test]
