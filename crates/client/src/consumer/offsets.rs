@@ -211,6 +211,10 @@ impl Job {
     async fn carry_out(&self, client: &Client) -> Result<(), Error> {
         let mut group = self.group.clone();
         for tries in 1.. {
+            // A group that is empty by now would take it from who is no member.
+            if self.name.member.is_some() && group.generation < 0 && !self.offsets.is_empty() {
+                return Err(ErrorCode::UNKNOWN_MEMBER_ID.into());
+            }
             let committed = commit::commit(client, &group, &self.offsets).await;
             let code = committed.as_ref().err().and_then(Error::code);
             let (Some(member), Some(code)) = (&self.name.member, code) else { return committed };

@@ -149,7 +149,8 @@ impl Consumer {
 
     /// Leaves the group: commits what was received if the consumer commits by itself, gives up all partitions, and tells the
     /// coordinator, so that others get them at once; those of a static member stay with it for a while. All within
-    /// `default.api.timeout.ms`. When this future is dropped, the rest is left undone; the partitions are not read any more.
+    /// `default.api.timeout.ms`. When this future is dropped, the rest is left undone: it is subscribed as before,
+    /// or reads nothing any more.
     ///
     /// # Errors
     /// When what was received could not be committed.

@@ -164,3 +164,26 @@ async fn a_commit_waits_while_the_group_is_divided_anew_and_the_member_keeps_wha
     let end = state.logs[0].end();
     assert_eq!((state.commits.first(), state.commits.last()), (Some(&(1, vec![(0, end)])), Some(&(2, vec![(0, end)]))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_has_lost_its_place_in_the_group_commits_nothing_until_it_has_joined_again() {
+    let fake = Fake::new(1, 0, 1, 3);
+    let mut consumer = member(&fake, "classic", &[TOPIC]);
+    receive_all(&fake, &mut consumer, 1).await;
+    {
+        let mut state = fake.0.lock();
+        (state.group.codes, state.group.join_delay) = (vec![ErrorCode::ILLEGAL_GENERATION], 10 * SECOND);
+        state.group.epoch = 2;
+    }
+    tokio::time::sleep(5 * SECOND).await;
+    // It has not heard of it yet.
+    assert_eq!(consumer.assignment(), [at(0)]);
+    assert_eq!(consumer.commit_sync().await.unwrap_err().code(), Some(ErrorCode::UNKNOWN_MEMBER_ID));
+    assert!(fake.0.lock().commits.is_empty());
+    while consumer.group_metadata().unwrap().generation != 2 || consumer.assignment().is_empty() {
+        drop(consumer.poll(SECOND).await.unwrap());
+    }
+    let offsets = [(at(0), crate::CommittedOffset::at(1))];
+    consumer.commit_offsets(&offsets).await.unwrap();
+    assert_eq!(fake.0.lock().commits, [(2, vec![(0, 1)])]);
+}
