@@ -106,6 +106,24 @@ pub(crate) fn rebuild(
     Ok(rebuilt)
 }
 
+/// Whether compaction has been in one of these segments, and so in all before it: offsets are missing between or inside of sound batches.
+pub(crate) fn has_gaps(segments: &[Segment], home: &Home) -> Result<bool> {
+    for segment in segments {
+        let file = segment.file(home)?;
+        let mut window = Window::new(&**file, segment.size);
+        let (mut position, mut next_offset) = (0, segment.base_offset);
+        while position < segment.size {
+            let checked = check_batch(&mut window, position, segment.size);
+            let Ok(batch) = checked.context_at("reading", || segment.path(home))? else { break };
+            if batch.base_offset > next_offset || batch.has_gap() {
+                return Ok(true);
+            }
+            (position, next_offset) = (batch.end(), batch.last_offset + 1);
+        }
+    }
+    Ok(false)
+}
+
 /// Bytes of a file that are in memory.
 pub(crate) struct Window<'f> {
     file: &'f dyn File,

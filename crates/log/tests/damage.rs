@@ -235,6 +235,24 @@ fn offsets_missing_between_segments_end_the_log_unless_compaction_made_them() {
 }
 
 #[test]
+fn offsets_that_compaction_has_left_out_further_on_say_that_none_is_lost_before() {
+    let ends_with = |files: &[(&str, Vec<u8>)]| {
+        let disk = disk(1);
+        open(&disk, &small(), false, 0).0.close().unwrap();
+        for (name, content) in files {
+            write_file(&disk, name, content);
+        }
+        let (log, recovery) = open(&disk, &small(), false, 0);
+        (log.log_end_offset(), recovery.cut_at)
+    };
+    let first = ("00000000000000000000.log", Vec::new());
+    let second = |base| ("00000000000000000005.log", placed(base, 0, batch(2, 100, 5)));
+    let third = ("00000000000000000020.log", placed(20, 0, batch(1, 100, 5)));
+    assert_eq!(ends_with(&[first.clone(), second(7), third.clone()]), (21, None));
+    assert_eq!(ends_with(&[first, second(5), third]), (0, Some(0)), "an end was lost");
+}
+
+#[test]
 fn flipped_bits_anywhere_never_panic_and_only_shorten_what_is_read() {
     let mut rng = SimRng::new(9);
     for round in 0..300 {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use milena_testkit::batch::Stored;
+use milena_testkit::client::RawClient;
 use milena_testkit::server::{Kind, Options};
 use serde_json::{Value, json};
 
@@ -61,6 +62,7 @@ impl Round<'_> {
         clean(self.kafka, &self.theirs)?;
         let mut checked = self.same(|_| true).context("after the first cleaning")?;
         checked += read_by_kafka(libs, &self.ours)?;
+        checked += self.kept_under_another_policy()?;
         let more = input.more();
         for dir in [&self.ours, &self.theirs] {
             let server = without_cleaner(self.milena, dir).start()?;
@@ -72,6 +74,42 @@ impl Round<'_> {
         // Into which segments a log goes depends on the sizes of those from before, and those on the compressor.
         checked += self.same(|topic| topic.codecs.len() == 1).context("each cleaned what the other one had cleaned")?;
         checked += read_by_kafka(libs, &self.theirs)?;
+        Ok(checked)
+    }
+
+    /// Logs that were compacted once and are no longer, killed, and without a checkpoint that says how far they are durable or clean: either
+    /// server takes the offsets that compaction has left out for no loss, and serves every record.
+    fn kept_under_another_policy(&self) -> Result<usize> {
+        let mut checked = 0;
+        for kind in [self.milena, self.kafka] {
+            let dir = self.ours.with_file_name(format!("kept-by-{}", kind.name()));
+            super::copy(&self.ours, &dir)?;
+            let mut server = without_cleaner(self.milena, &dir).start()?;
+            let set = |name: &str, value: &str| json!({"name": name, "configOperation": 0, "value": value});
+            let configs = [set("cleanup.policy", "delete"), set("retention.ms", "-1")];
+            let resource = |topic: &Topic| json!({"resourceType": 2, "resourceName": topic.name, "configs": configs});
+            let resources: Vec<_> = TOPICS.iter().map(resource).collect();
+            let answer = server.client()?.call("IncrementalAlterConfigs", 1, &json!({"resources": resources}))?;
+            if answer["responses"].as_array().is_none_or(|all| all.iter().any(|one| one["errorCode"] != 0)) {
+                bail!("the policy is not changed: {answer}");
+            }
+            server.kill()?;
+            for name in ["recovery-point-offset-checkpoint", CLEANED_TO] {
+                fs::remove_file(dir.join("data").join(name))?;
+            }
+            let mut server = without_cleaner(kind, &dir).start()?;
+            for topic in TOPICS {
+                led(&mut server.client()?, topic.name)?;
+            }
+            server.kill()?;
+            for topic in TOPICS {
+                let [found, expected] = [Content::read(&dir, topic.name)?, Content::read(&self.ours, topic.name)?];
+                if found.segments != expected.segments {
+                    bail!("{} keeps other batches of {} in {}", kind.name(), topic.name, dir.display());
+                }
+                checked += found.segments.values().map(Vec::len).sum::<usize>();
+            }
+        }
         Ok(checked)
     }
 
@@ -145,6 +183,21 @@ fn clean(kind: &Kind, dir: &Path) -> Result<()> {
             bail!("{} has not cleaned all of {wanted:?}:\n{lines}\n{}", kind.name(), server.log_tail(30));
         }
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Waits until the broker leads the partition of a topic: its log is open then.
+fn led(client: &mut RawClient, topic: &str) -> Result<()> {
+    let asked = json!([{"partitionIndex": 0, "timestamp": -1}]);
+    let body = json!({"replicaId": -1, "topics": [{"name": topic, "partitions": asked}]});
+    let begun = Instant::now();
+    loop {
+        let answer = client.call("ListOffsets", 7, &body)?;
+        match answer["topics"][0]["partitions"][0]["errorCode"].as_i64() {
+            Some(0) => return Ok(()),
+            _ if begun.elapsed() > PATIENCE => bail!("{topic} is never led: {answer}"),
+            _ => std::thread::sleep(Duration::from_millis(20)),
+        }
     }
 }
 

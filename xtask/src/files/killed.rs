@@ -1,8 +1,10 @@
 //! A process that is killed again and again while it does everything at once that changes the files of its logs: producers with acks=all, segments
 //! that are rolled, compacted, too many or below what DeleteRecords has cut off, replicas that move between two directories, topics that are
-//! deleted and made again, and consumers that read all of it. After each start everything acknowledged is there, once and in its place.
+//! deleted and made again, and consumers that read all of it. After each start everything acknowledged is there, once and in its place. So it is
+//! where the disk is full for much of the time.
 
 mod partition;
+mod small;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +17,7 @@ use milena_testkit::server::{Options, Server};
 use serde_json::{Value, json};
 
 use partition::{Kind, Partition};
+use small::SmallDisk;
 
 /// How often the process is killed in one round.
 const KILLS: u64 = 4;
@@ -28,10 +31,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Kills it; gives the number of checks.
 pub(super) fn storms(options: &Options) -> Result<usize> {
     let dir = tempfile::Builder::new().prefix("milena-killed-").tempdir()?;
-    storm(options, dir.path()).map_err(|error| error.context(format!("the folder is {}", dir.keep().display())))
+    let checked = storm(options, dir.path(), None)
+        .map_err(|error| error.context(format!("the folder is {}", dir.keep().display())))?;
+    let Some(disk) = SmallDisk::mount()? else {
+        println!("          killed: no disk of its own can be mounted here, so that none is full");
+        return Ok(checked);
+    };
+    let full = storm(options, &disk.path(), Some(&disk)).context("on a disk that is full at times")?;
+    Ok(checked + full)
 }
 
-fn storm(options: &Options, dir: &Path) -> Result<usize> {
+fn storm(options: &Options, dir: &Path, small: Option<&SmallDisk>) -> Result<usize> {
     let binary = super::binary(options)?;
     let dirs = [dir.join("data"), dir.join("data-b")];
     let mut options: Options =
@@ -49,7 +59,7 @@ fn storm(options: &Options, dir: &Path) -> Result<usize> {
     let seed = super::now()?.cast_unsigned();
     let mut random = fastrand::Rng::with_seed(seed);
     let mut server = options.start()?;
-    let mut partitions = create(&mut server.client()?)?;
+    let mut partitions = create(&mut server.client()?, small.is_some())?;
     let (mut checked, fleeting) = (0, AtomicU64::new(0));
     for kill in 0..=KILLS * super::rounds() {
         if kill > 0 {
@@ -65,7 +75,7 @@ fn storm(options: &Options, dir: &Path) -> Result<usize> {
             break;
         }
         let wanted = 100 + random.u64(..1500);
-        one_life(&mut server, &mut partitions, &dirs, &fleeting, wanted)?;
+        one_life(&mut server, &mut partitions, &dirs, &fleeting, wanted, small)?;
         verify(binary, &dirs).with_context(|| format!("kill {}", kill + 1))?;
     }
     server.stop()?;
@@ -81,10 +91,15 @@ fn storm(options: &Options, dir: &Path) -> Result<usize> {
 /// What a kill leaves is no damage.
 fn verify(binary: &Path, dirs: &[PathBuf]) -> Result<()> {
     let verified = Command::new(binary).args(["log", "verify"]).args(dirs).output()?;
-    if verified.status.success() { Ok(()) } else { bail!("log verify: {}", String::from_utf8_lossy(&verified.stdout)) }
+    if verified.status.success() {
+        return Ok(());
+    }
+    let told = String::from_utf8_lossy(&verified.stdout);
+    let problems: Vec<_> = told.lines().filter(|line| !line.starts_with("note: ")).collect();
+    bail!("log verify: {}", problems.join("\n"))
 }
 
-fn create(client: &mut RawClient) -> Result<Vec<Partition>> {
+fn create(client: &mut RawClient, may_be_full: bool) -> Result<Vec<Partition>> {
     let mut partitions = Vec::new();
     for kind in Kind::ALL {
         let configs: Vec<_> =
@@ -97,7 +112,7 @@ fn create(client: &mut RawClient) -> Result<Vec<Partition>> {
         for index in 0..EACH {
             let init = json!({"transactionalId": null, "transactionTimeoutMs": 1000});
             let given = client.call("InitProducerId", 4, &init)?;
-            partitions.push(Partition::new(kind, index, given["producerId"].as_i64().context("an id")?)?);
+            partitions.push(Partition::new(kind, index, given["producerId"].as_i64().context("an id")?, may_be_full)?);
         }
     }
     Ok(partitions)
@@ -122,6 +137,7 @@ fn one_life(
     dirs: &[PathBuf],
     fleeting: &AtomicU64,
     wanted: u64,
+    small: Option<&SmallDisk>,
 ) -> Result<()> {
     let acknowledged = AtomicU64::new(0);
     let views: Vec<_> = partitions.iter().map(Partition::view).collect();
@@ -138,10 +154,14 @@ fn one_life(
         let views = &views;
         threads.push(scope.spawn(move || meddle(&mut mover, views, dirs, wanted)));
         threads.push(scope.spawn(move || read(&mut reader, views, wanted)));
-        threads.push(scope.spawn(move || churn(&mut churner, fleeting)));
+        threads.push(scope.spawn(move || churn(&mut churner, fleeting, small.is_some())));
         let mut ended = false;
+        let mut random = fastrand::Rng::with_seed(wanted);
         while acknowledged.load(Ordering::Relaxed) < wanted && !ended {
-            std::thread::sleep(Duration::from_millis(1));
+            match small {
+                Some(disk) => disk.fill_for_a_while(&mut random)?,
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
             ended = threads.iter().any(|thread| thread.is_finished());
         }
         server.kill()?;
@@ -163,8 +183,10 @@ fn meddle(client: &mut RawClient, partitions: &[partition::View], dirs: &[PathBu
         let topics = json!([{"name": partition.topic, "partitions": [partition.index]}]);
         let to = json!({"dirs": [{"path": dirs[random.usize(..dirs.len())], "topics": topics}]});
         let Some(reply) = ask(client, "AlterReplicaLogDirs", 2, &to) else { return Ok(()) };
-        if reply["results"][0]["partitions"][0]["errorCode"] != 0 {
-            bail!("a move: {reply}");
+        match reply["results"][0]["partitions"][0]["errorCode"].as_i64() {
+            Some(0) => {}
+            Some(code) if partition.is_full(code) => {}
+            _ => bail!("a move: {reply}"),
         }
         let shrinking = partitions.iter().filter(|it| it.kind == Kind::Shrunk);
         for partition in shrinking {
@@ -185,6 +207,7 @@ fn meddle(client: &mut RawClient, partitions: &[partition::View], dirs: &[PathBu
                 }
                 // Retention or another deletion was there first: it is below the log start.
                 (Some(1 | 6), _) => {}
+                (Some(code), _) if partition.is_full(code) => {}
                 _ => bail!("DeleteRecords to {offset}: {reply}"),
             }
         }
@@ -204,7 +227,7 @@ fn read(client: &mut RawClient, partitions: &[partition::View], seed: u64) -> Re
 }
 
 /// Makes a topic, writes to it what says which one it is, and deletes it.
-fn churn(client: &mut RawClient, lives: &AtomicU64) -> Result<()> {
+fn churn(client: &mut RawClient, lives: &AtomicU64, may_be_full: bool) -> Result<()> {
     loop {
         let life = lives.fetch_add(1, Ordering::SeqCst);
         let topic = json!({"name": FLEETING, "numPartitions": 1, "replicationFactor": 1, "configs": []});
@@ -213,16 +236,21 @@ fn churn(client: &mut RawClient, lives: &AtomicU64) -> Result<()> {
         match reply["topics"][0]["errorCode"].as_i64() {
             // The one before outlived its deletion's answer.
             Some(0 | 36) => {}
+            Some(partition::FULL) if may_be_full => {}
             _ => bail!("a topic is made again: {reply}"),
         }
+        let mut taken = 0;
         for number in 0..3 {
             let batch = partition::fleeting(life, number)?;
             let Some(answer) = partition::produce(client, FLEETING, 0, &batch) else { return Ok(()) };
-            let offset = answer["baseOffset"].as_i64();
-            let expected = if reply["topics"][0]["errorCode"] == 0 { Some(number) } else { offset };
-            if answer["errorCode"] == 0 && offset != expected {
-                bail!("record {number} of a new topic has offset {offset:?}");
+            if answer["errorCode"] != 0 {
+                continue;
             }
+            let offset = answer["baseOffset"].as_i64();
+            if reply["topics"][0]["errorCode"] == 0 && offset != Some(taken) {
+                bail!("record {taken} of a new topic has offset {offset:?}");
+            }
+            taken += 1;
         }
         let body = json!({"topics": [{"name": FLEETING}], "timeoutMs": 30000});
         let Some(_) = ask(client, "DeleteTopics", 6, &body) else { return Ok(()) };

@@ -16,7 +16,7 @@ use crate::names::{
     CLEANED, DELETED, EPOCHS, Home, INDEX, LOG, SNAPSHOT, SWAP, TIME_INDEX, TXN_INDEX, offset_before, segment_offset,
 };
 use crate::producers::{Producers, Source, replay, restore, state_at};
-use crate::recover::{Rebuilt, rebuild};
+use crate::recover::{Rebuilt, has_gaps, rebuild};
 use crate::segment::Segment;
 use crate::text::{read_text, replace_file};
 
@@ -310,11 +310,13 @@ impl Loader {
         self.epochs.truncate_from_end(first);
         let mut producers = state_at(&self.source(segments, first), from, &found.snapshots)?;
         let mut end = segments[from].base_offset;
+        let mut compacted = self.config.compact;
         for at in from..segments.len() {
             let size = segments[at].size;
             let rebuilt = self.rebuild(&mut segments[at], Some(&mut producers))?;
             end = rebuilt.next_offset;
-            let gap = segments.get(at + 1).and_then(|next| self.gap(next.base_offset, &rebuilt));
+            compacted |= rebuilt.has_gaps;
+            let gap = self.gap(end, &segments[at + 1..], compacted)?;
             if rebuilt.reason.is_some() || gap.is_some() {
                 let later: u64 = segments[at + 1..].iter().map(|segment| segment.size).sum();
                 let reason = rebuilt.reason.or(gap);
@@ -388,16 +390,19 @@ impl Loader {
         Ok(())
     }
 
-    /// Why a segment that begins at `base` cannot follow the one before, if it cannot.
+    /// Why the first of the `later` segments cannot follow one that ends at `end`, if it cannot.
     ///
-    /// Offsets are missing between segments only where compaction has been; elsewhere the end of the earlier one was lost.
-    fn gap(&self, base: i64, before: &Rebuilt) -> Option<String> {
-        let end = before.next_offset;
+    /// Offsets are missing between segments only where compaction has been; elsewhere the end of the earlier one was lost. Compaction begins
+    /// with the first segment, and what it cleans lies below the recovery point: where that is known, none of it is read here.
+    fn gap(&self, end: i64, later: &[Segment], compacted: bool) -> Result<Option<String>> {
+        let Some(base) = later.first().map(|next| next.base_offset) else { return Ok(None) };
         if base < end {
-            return Some(format!("the next segment begins at {base}, below {end}"));
+            return Ok(Some(format!("the next segment begins at {base}, below {end}")));
         }
-        let compacted = self.config.compact || before.has_gaps || base <= self.params.cleaned_to;
-        (base > end && !compacted).then(|| format!("the next segment begins at {base}, {end} is missing"))
+        if base == end || compacted || base <= self.params.cleaned_to || has_gaps(later, &self.home)? {
+            return Ok(None);
+        }
+        Ok(Some(format!("the next segment begins at {base}, {end} is missing")))
     }
 
     /// Notes where a segment is damaged, and why.

@@ -23,6 +23,8 @@ const KEYS: i64 = 17;
 const OFFSET_OUT_OF_RANGE: i64 = 1;
 /// A batch of its producer that should come before is not there.
 const OUT_OF_ORDER: i64 = 45;
+/// The disk is full.
+pub(super) const FULL: i64 = 56;
 /// For a moment a partition is not led, or not there.
 const PASSING: [i64; 3] = [3, 6, 9];
 
@@ -92,6 +94,8 @@ pub(super) struct View {
     pub(super) topic: &'static str,
     pub(super) index: usize,
     pub(super) seen: Arc<Known>,
+    /// The disk may be full.
+    pub(super) may_be_full: bool,
 }
 
 /// A partition with its only producer, whose record number `n` gets offset `n`.
@@ -105,8 +109,8 @@ pub(super) struct Partition {
 }
 
 impl Partition {
-    pub(super) fn new(kind: Kind, index: usize, producer_id: i64) -> Result<Self> {
-        let view = View { kind, topic: kind.topic(), index, seen: Arc::default() };
+    pub(super) fn new(kind: Kind, index: usize, producer_id: i64, may_be_full: bool) -> Result<Self> {
+        let view = View { kind, topic: kind.topic(), index, seen: Arc::default(), may_be_full };
         // So long ago that no stamp is ever of the future, and not so long that a start forgets the producer.
         Ok(Self { view, producer_id, next: 0, begun: super::super::now()? - 12 * 60 * 60 * 1000 })
     }
@@ -161,7 +165,7 @@ impl Partition {
                 let answer = &reply["responses"][0]["partitionResponses"][0];
                 let (code, offset) = (answer["errorCode"].as_i64().context("a code")?, from + number * RECORDS);
                 // Those behind one that is refused for a moment are out of order; all of them are sent again.
-                if PASSING.contains(&code) || (code == OUT_OF_ORDER && self.next < offset) {
+                if self.view.passes(code) || (code == OUT_OF_ORDER && self.next < offset) {
                     continue;
                 }
                 if code != 0 || answer["baseOffset"].as_i64() != Some(offset) || self.next != offset {
@@ -210,6 +214,16 @@ impl Partition {
 }
 
 impl View {
+    /// Whether a refusal with this code is over soon.
+    pub(super) fn passes(&self, code: i64) -> bool {
+        PASSING.contains(&code) || self.is_full(code)
+    }
+
+    /// Whether it says that the disk is full, which it may be.
+    pub(super) fn is_full(&self, code: i64) -> bool {
+        self.may_be_full && code == FULL
+    }
+
     /// The records by offset, each checked; `None` when the other side is gone.
     pub(super) fn read(&self, client: &mut RawClient) -> Result<Option<BTreeMap<i64, String>>> {
         let (mut found, mut next) = (BTreeMap::new(), 0);
@@ -230,7 +244,7 @@ impl View {
                     found.clear();
                     continue;
                 }
-                Some(code) if PASSING.contains(&code) => {
+                Some(code) if self.passes(code) => {
                     std::thread::sleep(Duration::from_millis(5));
                     continue;
                 }
