@@ -43,6 +43,7 @@ pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod remove_raft_voter;
+pub mod security;
 pub mod sync_group;
 pub mod txn_offset_commit;
 pub mod unregister_broker;

@@ -219,6 +219,9 @@ pub enum Refusal {
     /// The answer can't be said in the request's version.
     #[error("response can't be encoded: {0}")]
     Unanswerable(#[from] EncodeError),
+    /// It names an element of an access rule as UNKNOWN, which Apache Kafka can't read.
+    #[error("an element of an access rule is UNKNOWN")]
+    UnknownElement,
     /// It asks for more than one answer may be.
     #[error("the answer would take more than {MOST_ANSWER_BYTES} bytes")]
     TooLong,

@@ -55,6 +55,9 @@ pub fn of(api: &str, stage: &Stage<'_>) -> Vec<Exchange> {
         "ConsumerGroupDescribe" => {
             vec![("a group without a name and one that does not exist", json!({"groupIds": ["", "missing"]}))]
         }
+        "DescribeAcls" => vec![("rules about a topic", acl("Filter"))],
+        "CreateAcls" => vec![("two rules", json!({"creations": [acl(""), acl("")]}))],
+        "DeleteAcls" => vec![("one filter", json!({"filters": [acl("Filter")]}))],
         "LeaveGroup" => vec![(
             "a member that does not exist",
             json!({"groupId": GROUP, "memberId": "m", "members": [{"memberId": "m"}, {"memberId": "", "groupInstanceId": "i"}]}),
@@ -437,4 +440,16 @@ fn consumer_group_heartbeat() -> Vec<Exchange> {
         ("a member that joins", ask("c", 0, json!(["t"]))),
         ("a member that leaves", ask("c", -1, json!(["t"]))),
     ]
+}
+
+/// A rule for access, or a filter of rules: the names of most of its fields end with `suffix`.
+fn acl(suffix: &str) -> Value {
+    let pattern = if suffix.is_empty() { "resourcePatternType" } else { "patternTypeFilter" };
+    let mut rule = json!({"operation": 3, "permissionType": 3});
+    rule[pattern] = json!(3);
+    rule[format!("resourceType{suffix}")] = json!(2);
+    for (name, value) in [("resourceName", "t"), ("principal", "User:a"), ("host", "*")] {
+        rule[format!("{name}{suffix}")] = json!(value);
+    }
+    rule
 }
