@@ -24,10 +24,13 @@ pub fn validate(subscription: &str, overrides: &Overrides) -> Result<(), AlterEr
     if subscription.is_empty() {
         return Err(AlterError::InvalidRequest("Subscription name can't be empty".to_owned()));
     }
+    let known = definition::client_metrics();
+    // Names come before values.
+    if let Some(unknown) = overrides.keys().find(|name| known.get(name).is_none()) {
+        return Err(AlterError::InvalidRequest(format!("Unknown client metrics configuration: {unknown}")));
+    }
     for (name, text) in overrides {
-        let Some(definition) = definition::client_metrics().get(name) else {
-            return Err(AlterError::InvalidRequest(format!("Unknown client metrics configuration: {name}")));
-        };
+        let Some(definition) = known.get(name) else { continue };
         let value = definition.parse(text)?;
         match name.as_str() {
             "interval.ms" => check_interval(value.integer().unwrap_or_default())?,

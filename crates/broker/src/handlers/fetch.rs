@@ -28,7 +28,8 @@ pub const API: Api = Api::new(ApiKey::FETCH, 4..=18, Handler::Either(serve));
 /// When its bytes are not a Fetch request or its answer is too long to be said.
 pub fn serve(call: &Call<'_>, services: &Arc<Services>, replies: &mut Replies<'_>) -> Result<(), Refusal> {
     let most_bytes = services.config().fetch_max_bytes();
-    let fetch = context::open(call, &services.replicas.topics(), &services.fetch_sessions, most_bytes)?;
+    let (topics, sessions) = (services.replicas.topics(), &services.fetch_sessions);
+    let fetch = context::open(call, &topics, sessions, most_bytes, services.node.id)?;
     if !fetch.isolation_is_known() && fetch.finds_a_partition() {
         return replies.try_ready(|out| reply::refuse_isolation(call, out));
     }

@@ -39,7 +39,7 @@ fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<()
     let request: MetadataRequest<'_> = call.request()?;
     let version = call.header.version;
     let topics = request.topics.as_deref().unwrap_or_default();
-    if topics.iter().any(|topic| is_unaddressed(topic, version)) {
+    if are_unaddressed(topics, version) {
         return call.answer(out, &refused(topics));
     }
     let image = services.image();
@@ -54,10 +54,14 @@ fn handle(call: &Call<'_>, services: &Services, out: &mut Outgoing) -> Result<()
     Ok(())
 }
 
-/// Whether a topic is addressed in a way that its version does not have.
-fn is_unaddressed(topic: &MetadataRequestTopic<'_>, version: i16) -> bool {
-    let has_id = topic.topic_id != Uuid::ZERO;
-    if version < FIRST_TOPIC_ID_VERSION { has_id || topic.name.is_none() } else { !has_id && topic.name.is_none() }
+/// Whether topics are addressed in a way that their version does not have. Where one is named by its id, the others need no name.
+fn are_unaddressed(topics: &[MetadataRequestTopic<'_>], version: i16) -> bool {
+    let (has_id, nameless) = (has_id(topics), topics.iter().any(|topic| topic.name.is_none()));
+    if version < FIRST_TOPIC_ID_VERSION { has_id || nameless } else { !has_id && nameless }
+}
+
+fn has_id(topics: &[MetadataRequestTopic<'_>]) -> bool {
+    topics.iter().any(|topic| topic.topic_id != Uuid::ZERO)
 }
 
 /// The answer to a request that can't be understood: its topics, with an error each, and nothing of the cluster.
@@ -87,7 +91,7 @@ impl<'r> Asked<'r> {
         match request.topics.as_deref() {
             None => Self::all(image),
             Some([]) if version < FIRST_NULL_IS_ALL_VERSION => Self::all(image),
-            Some(topics) if topics.iter().any(|topic| topic.topic_id != Uuid::ZERO) => Self::by_id(topics, image),
+            Some(topics) if has_id(topics) => Self::by_id(topics, image),
             Some(topics) => Self::by_name(topics, image),
         }
     }

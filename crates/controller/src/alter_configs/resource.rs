@@ -27,7 +27,10 @@ pub(super) fn alter(view: View<'_>, alteration: &Alteration<'_, '_>) -> Result<R
         _ => ApiError::code(ErrorCode::UNKNOWN_SERVER_ERROR),
     });
     if resource == Resource::Broker {
-        check_node(view, &alteration.name, "Unexpected broker id, expected", "but received")?;
+        // Without a name it is the default of all.
+        if !alteration.name.is_empty() {
+            check_node(view, &alteration.name, "Unexpected broker id, expected", "but received")?;
+        }
         check_dynamic(view, alteration, edits.as_deref().map_err(ApiError::clone)?)?;
     }
     let changed = ConfigResource { kind: ConfigResourceType(alteration.kind), name: alteration.name.to_string() };
@@ -76,11 +79,10 @@ fn alter_loggers(view: View<'_>, alteration: &Alteration<'_, '_>) -> Result<Reco
     Ok(Vec::new())
 }
 
-/// A node alters its own configuration, or the default of all.
+/// A node alters what is its own.
 fn check_node(view: View<'_>, name: &str, expected: &str, received: &str) -> Result<(), ApiError> {
     let own = view.config.node_id();
     match name.parse::<i32>() {
-        _ if name.is_empty() => Ok(()),
         Ok(id) if own == id => Ok(()),
         Ok(id) => Err(invalid_request(format!("{expected} {own}, {received} {id}"))),
         Err(_) => Err(invalid_request(format!("Node id must be an integer, but it is: {name}"))),

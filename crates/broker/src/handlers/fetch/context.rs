@@ -26,6 +26,8 @@ const MOST_BYTES: i32 = 1 << 30;
 pub(super) struct Fetch {
     /// Version of the request.
     pub version: i16,
+    /// The node that leads what it serves.
+    pub node_id: i32,
     /// Comes back with the response.
     pub correlation_id: i32,
     /// How long it may wait.
@@ -88,6 +90,7 @@ pub(super) fn open(
     topics: &Topics,
     sessions: &FetchSessions,
     most_bytes: i32,
+    node_id: i32,
 ) -> Result<Fetch, Refusal> {
     let request: FetchRequest<'_> = call.request()?;
     let version = call.header.version;
@@ -96,6 +99,7 @@ pub(super) fn open(
         if version >= FIRST_REPLICA_STATE_VERSION { request.replica_state.replica_id } else { request.replica_id };
     Ok(Fetch {
         version,
+        node_id,
         correlation_id: call.header.correlation_id,
         max_wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
         min_bytes: i64::from(request.min_bytes),

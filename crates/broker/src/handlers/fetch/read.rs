@@ -128,7 +128,9 @@ fn read_slots(slots: &[Slot], fetch: &Fetch, reach: Reach) -> Read {
         read.ends_wait |= (part.error != ErrorCode::NONE && !part.unknown) || part.diverging.is_some();
         let len = part.len() as i64;
         read.bytes += len;
-        left = (left - len).max(0);
+        if !part.unknown {
+            left = (left - len).max(0);
+        }
         read.partitions.push(part);
     }
     read
@@ -155,11 +157,13 @@ fn read_partition(
     left: i64,
     at_least_one: bool,
 ) -> Result<PartitionRead, ErrorCode> {
-    if fetch.replica >= 0 {
-        return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
-    }
     if slot.current_leader_epoch >= 0 {
         partition.check_leader_epoch(slot.current_leader_epoch)?;
+    }
+    if fetch.replica >= 0 {
+        // There is no other replica. One that knows the epoch may be told of by metadata that is still on its way.
+        let knows_epoch = slot.current_leader_epoch >= 0;
+        return Err(if knows_epoch { ErrorCode::UNKNOWN_LEADER_EPOCH } else { ErrorCode::NOT_LEADER_OR_FOLLOWER });
     }
     let last_stable_offset = partition.last_stable_offset();
     let mut read = PartitionRead {
@@ -255,6 +259,7 @@ mod tests {
         (slot.offset, slot.max_bytes, slot.current_leader_epoch, slot.last_fetched_epoch) = (offset, 1 << 20, -1, -1);
         Fetch {
             version: 12,
+            node_id: 1,
             correlation_id: 1,
             max_wait: Duration::from_secs(9),
             min_bytes: 1,

@@ -10,7 +10,7 @@ use milena_log::{AbortedTxn, Slice};
 use milena_net::{FileOwner, FileRange, Outgoing};
 use milena_protocol::messages::fetch_request::{FetchPartition, FetchRequest, FetchTopic};
 use milena_protocol::messages::fetch_response::{
-    AbortedTransaction, EpochEndOffset, FetchResponse, FetchableTopicResponse, PartitionData,
+    AbortedTransaction, EpochEndOffset, FetchResponse, FetchableTopicResponse, LeaderIdAndEpoch, PartitionData,
 };
 use milena_protocol::{ApiKey, ErrorCode, Records};
 
@@ -20,6 +20,8 @@ use crate::fetch_sessions::{FetchSessions, Slot};
 use crate::partition::Partition;
 use crate::request::{Call, Header, Refusal, answer as put_answer};
 
+/// First version in which a client that is wrong about the leader is told who it is.
+const FIRST_LEADER_VERSION: i16 = 16;
 /// Records up to this many bytes are copied: a file range of its own costs a system call.
 const COPY_UP_TO: usize = 32 << 10;
 /// Most bytes copied for one answer; beyond it, everything goes from the file.
@@ -106,14 +108,19 @@ fn session_id(fetch: &Fetch, sessions: &FetchSessions) -> i32 {
 }
 
 /// Which slots are answered, and notes for each what the client now knows. A full answer has all of them, an
-/// incremental one those with records, an error or a moved end. Partitions that do not exist come last.
+/// incremental one those with records, an error or a moved end. Topics that do not exist by their ids come behind those that
+/// could be read, and partitions that do not exist otherwise come last.
 fn tell(slots: &mut [Slot], reads: &[PartitionRead], incremental: bool) -> Vec<usize> {
     let mut told = Vec::with_capacity(slots.len());
-    for unknown in [false, true] {
+    let place = |read: &PartitionRead| match read.error {
+        ErrorCode::UNKNOWN_TOPIC_ID if read.unknown => 1,
+        _ => 2 * u8::from(read.unknown),
+    };
+    for at_place in 0..=2 {
         for (at, (slot, read)) in slots.iter_mut().zip(reads).enumerate() {
             let moved = slot.told_high_watermark != read.high_watermark || slot.told_log_start != read.log_start;
             let news = moved || read.len() > 0 || read.error != ErrorCode::NONE || read.diverging.is_some();
-            if read.unknown == unknown && (news || !incremental) {
+            if place(read) == at_place && (news || !incremental) {
                 (slot.told_high_watermark, slot.told_log_start) = (read.high_watermark, read.log_start);
                 told.push(at);
             }
@@ -189,7 +196,11 @@ fn topics<'r>(
 }
 
 fn partition<'r>(fetch: &Fetch, slot: &Slot, read: &PartitionRead, records: Records<'r>) -> PartitionData<'r> {
-    let lists_aborted = fetch.isolation != 0 || read.unknown;
+    let was_read = read.error == ErrorCode::NONE && read.diverging.is_none();
+    let lists_aborted = read.unknown || (fetch.isolation != 0 && was_read);
+    let wrong = [ErrorCode::NOT_LEADER_OR_FOLLOWER, ErrorCode::FENCED_LEADER_EPOCH].contains(&read.error);
+    let led = slot.place.as_ref().ok().filter(|_| wrong && fetch.version >= FIRST_LEADER_VERSION);
+    let leader = |led: &Arc<Partition>| LeaderIdAndEpoch { leader_id: fetch.node_id, leader_epoch: led.leader_epoch() };
     PartitionData {
         partition_index: slot.index,
         error_code: read.error.0,
@@ -199,6 +210,7 @@ fn partition<'r>(fetch: &Fetch, slot: &Slot, read: &PartitionRead, records: Reco
         diverging_epoch: read
             .diverging
             .map_or_else(Default::default, |(epoch, end_offset)| EpochEndOffset { epoch, end_offset }),
+        current_leader: led.map_or_else(Default::default, leader),
         aborted_transactions: lists_aborted.then(|| read.aborted.iter().map(aborted).collect()),
         records: Some(records),
         ..Default::default()
@@ -254,6 +266,7 @@ mod tests {
         let request = partitions.lock().begin_request();
         let fetch = Fetch {
             version: VERSION,
+            node_id: 1,
             correlation_id: 1,
             max_wait: Duration::ZERO,
             min_bytes: 1,

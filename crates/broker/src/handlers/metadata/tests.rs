@@ -68,12 +68,16 @@ fn ids_win_over_names_and_unknown_ids_come_first() {
 }
 
 #[test]
-fn a_topic_is_addressed_by_name_before_version_12_and_by_one_of_both_from_then_on() {
+fn topics_are_addressed_by_name_before_version_12_and_by_one_of_both_from_then_on() {
     let by_id = MetadataRequestTopic { topic_id: id(1), name: Some("a".into()) };
     let by_nothing = MetadataRequestTopic::default();
-    assert!(is_unaddressed(&by_id, 11) && !is_unaddressed(&by_id, 12));
-    assert!(is_unaddressed(&MetadataRequestTopic { name: None, ..by_nothing.clone() }, 10));
-    assert!(is_unaddressed(&MetadataRequestTopic { name: None, ..by_nothing }, 12));
+    let nameless = MetadataRequestTopic { name: None, ..by_nothing };
+    let are_unaddressed = |topics: &[&MetadataRequestTopic<'static>], version| {
+        super::are_unaddressed(&topics.iter().copied().cloned().collect::<Vec<_>>(), version)
+    };
+    assert!(are_unaddressed(&[&by_id], 11) && !are_unaddressed(&[&by_id], 12));
+    assert!(are_unaddressed(&[&nameless], 10) && are_unaddressed(&[&nameless], 12));
+    assert!(!are_unaddressed(&[&nameless, &by_id], 12), "the one without anything is passed over");
 }
 
 #[test]
