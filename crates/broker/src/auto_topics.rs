@@ -1,10 +1,12 @@
 //! Topics that come into being because somebody asks for them. The asker is not kept waiting: it asks again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use milena_controller::{MAX_RECORDS, Records, View, create_topics_automatically};
+use milena_controller::{ApiError, MAX_RECORDS, Records, View, create_topics_automatically};
 use milena_io::RealRng;
+use milena_protocol::ErrorCode;
 use parking_lot::Mutex;
 
 use crate::controller::ControllerHandle;
@@ -13,10 +15,48 @@ use crate::controller::ControllerHandle;
 #[derive(Default)]
 pub struct AutoTopics {
     wanted: Arc<Mutex<BTreeSet<String>>>,
+    refusals: Arc<Refusals>,
+}
+
+/// How long the same refusal is not told again: who asks for a topic does so many times a second.
+const QUIET: Duration = Duration::from_secs(60);
+/// Refusals that are remembered; clients can name any number of topics.
+const MOST_REFUSALS: usize = 100;
+
+/// What was told of topics that are not made: name and code, and when.
+#[derive(Default)]
+struct Refusals {
+    told: Mutex<BTreeMap<(String, i16), Instant>>,
+}
+
+impl Refusals {
+    /// Tells, in Kafka's words, why a topic is not made.
+    fn tell(&self, name: &str, refusal: &ApiError, now: Instant) {
+        if let Some(line) = self.line(name, refusal, now) {
+            tracing::warn!("{line}");
+        }
+    }
+
+    /// The line, unless it was told a short time ago, or there are too many. A topic that is there already was made for another
+    /// asker.
+    fn line(&self, name: &str, refusal: &ApiError, now: Instant) -> Option<String> {
+        if refusal.code == ErrorCode::TOPIC_ALREADY_EXISTS {
+            return None;
+        }
+        let key = (name.to_owned(), refusal.code.0);
+        let mut told = self.told.lock();
+        told.retain(|_, at| now.duration_since(*at) < QUIET);
+        if told.contains_key(&key) || told.len() >= MOST_REFUSALS {
+            return None;
+        }
+        told.insert(key, now);
+        let message = refusal.message.as_deref().unwrap_or_default();
+        Some(format!("Auto topic creation failed for {name} with error '{}': {message}", refusal.code.name()))
+    }
 }
 
 impl AutoTopics {
-    /// Has topics created that do not exist. Whatever forbids one is not told: it stays unknown.
+    /// Has topics created that do not exist. Whatever forbids one is logged and not answered: it stays unknown.
     pub fn create<'n>(&self, names: impl IntoIterator<Item = &'n str>, controller: &ControllerHandle) {
         let mut wanted = self.wanted.lock();
         let is_told = !wanted.is_empty();
@@ -24,10 +64,10 @@ impl AutoTopics {
         if is_told || wanted.is_empty() {
             return;
         }
-        let named = Arc::clone(&self.wanted);
+        let (named, refusals) = (Arc::clone(&self.wanted), Arc::clone(&self.refusals));
         let change = move |view: View<'_>| {
             let names = std::mem::take(&mut *named.lock());
-            records(view, &names)
+            records(view, &names, &refusals)
         };
         if !controller.try_change(change) {
             wanted.clear();
@@ -42,10 +82,10 @@ fn add<'n>(wanted: &mut BTreeSet<String>, names: impl IntoIterator<Item = &'n st
 }
 
 /// The records of those topics that may be made, as many as are committed together.
-fn records(view: View<'_>, names: &BTreeSet<String>) -> Records {
+fn records(view: View<'_>, names: &BTreeSet<String>, refusals: &Refusals) -> Records {
     let (records, refused) = create_topics_automatically(view, names.iter().map(String::as_str), &mut RealRng);
     for (name, refusal) in refused {
-        tracing::debug!(name, %refusal, "a topic is not created automatically");
+        refusals.tell(name, &refusal, Instant::now());
     }
     records
 }
@@ -65,7 +105,8 @@ mod tests {
         file.file("server.properties".as_ref(), &format!("{node}{settings}")).unwrap();
         let (image, config) = (image([broker(1, false)]), BrokerConfig::load(&file).unwrap());
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        let records = records(View { image: &image, kraft_version: 0, config: &config }, &names);
+        let view = View { image: &image, kraft_version: 0, config: &config };
+        let records = records(view, &names, &Refusals::default());
         let topics = records.iter().filter(|record| matches!(record, MetadataRecord::Topic(_))).count();
         (topics, records.len() - topics)
     }
@@ -79,6 +120,25 @@ mod tests {
     #[test]
     fn no_more_topics_are_made_together_than_can_be_committed_together() {
         assert_eq!(made("num.partitions=4000", &["a", "b", "c"]), (2, 8000));
+    }
+
+    #[test]
+    fn why_a_topic_is_not_made_is_told_once_in_a_while() {
+        let (refusals, began) = (Refusals::default(), Instant::now());
+        let refusal = |code| ApiError::new(code, "Unable to replicate.");
+        let line = |name: &str, code, seconds| {
+            refusals.line(name, &refusal(code), began + Duration::from_secs(seconds)).is_some()
+        };
+        let (factor, name) = (ErrorCode::INVALID_REPLICATION_FACTOR, ErrorCode::INVALID_TOPIC_EXCEPTION);
+        assert!(line("a", factor, 0) && !line("a", factor, 59) && line("a", name, 59) && line("b", factor, 59));
+        assert!(line("a", factor, 60) && !line("b", factor, 60));
+        assert!(!line("c", ErrorCode::TOPIC_ALREADY_EXISTS, 60));
+        let told = (0..2 * MOST_REFUSALS).filter(|topic| line(&topic.to_string(), factor, 200)).count();
+        assert_eq!(told, MOST_REFUSALS);
+        let text = Refusals::default().line("__consumer_offsets", &refusal(factor), began);
+        let expected = "Auto topic creation failed for __consumer_offsets with error 'INVALID_REPLICATION_FACTOR': \
+                        Unable to replicate.";
+        assert_eq!(text.unwrap(), expected);
     }
 
     #[test]

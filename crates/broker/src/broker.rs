@@ -7,9 +7,10 @@ mod directories;
 mod registration;
 mod start;
 
-pub use registration::controller_listener;
+pub use registration::{check_supported, controller_listener};
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +67,12 @@ pub enum BrokerError {
     /// It would have to be something else than a combined node.
     #[error("process.roles must be broker,controller: a node here is both")]
     Roles,
+    /// It would not be the only voter of its quorum.
+    #[error("controller.quorum.voters has the nodes {voters}: only a quorum of one is served")]
+    Voters {
+        /// Their ids.
+        voters: String,
+    },
     /// A listener wants a security protocol other than plaintext.
     #[error("listener {listener} is not PLAINTEXT, which is all that is served")]
     Protocol {
@@ -124,6 +131,21 @@ pub enum BrokerError {
     /// Something has not ended that uses the log directories.
     #[error("the log directories are still in use and can't be left in order; the next start recovers")]
     StillInUse,
+}
+
+impl BrokerError {
+    /// The log directory that another process has.
+    pub fn locked_dir(&self) -> Option<&Path> {
+        match self {
+            Self::Log(LogError::Locked { dir }) => Some(dir),
+            _ => None,
+        }
+    }
+
+    /// Whether another socket listens where this node would.
+    pub fn is_address_in_use(&self) -> bool {
+        matches!(self, Self::Net(NetError::AddressInUse { .. }))
+    }
 }
 
 impl Broker {

@@ -212,7 +212,9 @@ impl From<ErrorCode> for Error {
 /// # Errors
 /// [`Error::Broker`].
 pub fn check(code: i16, message: Option<&str>) -> Result<(), Error> {
-    if code == 0 { Ok(()) } else { Err(Error::Broker { code: ErrorCode(code), message: message.map(Into::into) }) }
+    // An empty message says nothing.
+    let message = message.filter(|message| !message.is_empty()).map(Into::into);
+    if code == 0 { Ok(()) } else { Err(Error::Broker { code: ErrorCode(code), message }) }
 }
 
 #[cfg(test)]

@@ -37,24 +37,41 @@
 //! Settings have Kafka's names and defaults; see [`ClientBuilder`]. Errors are one type, [`Error`], which knows whether
 //! trying again can help. Every future may be dropped at any time: what was not sent by then is not sent.
 
+/// Administration of a cluster.
 pub mod admin;
+/// How long to wait before the next try.
 mod backoff;
+/// One request with all its tries.
 mod call;
+/// The handle: what every part of a client shares.
 mod client;
+/// The settings that all parts of a client share.
 mod config;
+/// One connection to a broker.
 mod connection;
+/// At most one connection to each broker.
 mod connections;
+/// Reading records, alone or as a member of a group.
 mod consumer;
+/// Which broker coordinates a group or a transactional id.
 mod coordinators;
+/// What can go wrong, as one type.
 mod error;
+/// What is known of the cluster.
 mod metadata;
+/// What is counted.
 mod metrics;
+/// Sending records, in transactions too.
 mod producer;
+/// Texts of Kafka's properties as values.
 mod settings;
 #[cfg(test)]
 mod test_peer;
+/// The name of a partition.
 mod topic_partition;
+/// What a connection runs on.
 mod transport;
+/// Work that goes on as long as somebody waits for it.
 mod unless_dropped;
 
 pub use admin::{Admin, CommittedOffset};

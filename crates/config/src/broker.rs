@@ -55,6 +55,27 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
+/// A replication factor above the number of brokers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreachableReplicas {
+    /// The setting.
+    pub key: &'static str,
+    /// Its value.
+    pub wanted: i64,
+    /// How many brokers there are.
+    pub brokers: usize,
+    /// What does not work.
+    pub consequence: &'static str,
+}
+
+impl fmt::Display for UnreachableReplicas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, wanted, brokers, consequence } = self;
+        let there = if *brokers == 1 { "there is 1 broker".to_owned() } else { format!("there are {brokers} brokers") };
+        write!(f, "{key} is {wanted}, and {there}: {consequence}")
+    }
+}
+
 /// Effective configuration of the node.
 #[derive(Debug, Clone)]
 pub struct BrokerConfig {
@@ -97,7 +118,14 @@ impl BrokerConfig {
         };
         let (values, errors) = parse_values(&statics);
         if !errors.is_empty() {
-            return Err(errors.into_iter().map(located).collect());
+            // What is wrong with one name of the node's id is not said of the other.
+            let other = |name: &str| match name {
+                "node.id" => settings.get("broker.id"),
+                "broker.id" => settings.get("node.id"),
+                _ => None,
+            };
+            let is_said = |error: &ConfigError| settings.get(error.name()).is_some() || other(error.name()).is_none();
+            return Err(errors.into_iter().filter(is_said).map(located).collect());
         }
         let layers = Layers { effective: statics.clone(), statics, dynamic: DynamicConfig::default() };
         Self::assemble(layers, values, !settings.has_file()).map_err(|error| vec![located(error)])
@@ -298,6 +326,24 @@ impl BrokerConfig {
         own.and_then(|(text, definition)| definition.parse(text).ok()).unwrap_or_else(|| self.value(key).clone())
     }
 
+    /// The topics that need more replicas than so many brokers can have, so that they can't be made: what sets their number, that
+    /// number, and what does not work without them.
+    pub fn unreachable_replicas(&self, brokers: usize) -> Vec<UnreachableReplicas> {
+        const NEEDED: [(&str, &str); 3] = [
+            ("offsets.topic.replication.factor", "__consumer_offsets can't be made, and no group works without it"),
+            (
+                "transaction.state.log.replication.factor",
+                "__transaction_state can't be made, and no transaction works without it",
+            ),
+            ("default.replication.factor", "no topic can be made whose creator does not name a number"),
+        ];
+        let beyond = |(key, consequence): (&'static str, &'static str)| {
+            let wanted = self.integer(key).filter(|wanted| usize::try_from(*wanted).is_ok_and(|n| n > brokers))?;
+            Some(UnreachableReplicas { key, wanted, brokers, consequence })
+        };
+        NEEDED.into_iter().filter_map(beyond).collect()
+    }
+
     /// Entries of a LIST key; empty for null and for other types.
     pub fn list(&self, name: &str) -> &[String] {
         match self.value(name) {
@@ -327,25 +373,27 @@ struct Layers {
     effective: Overrides,
 }
 
-/// What Milena's start without a properties file sets where nobody else does.
+/// What Milena's start without a properties file sets where nobody else does. A node alone can have one replica only.
+pub(crate) const OWN_START: [(&str, &str); 11] = [
+    ("node.id", "1"),
+    ("process.roles", "broker,controller"),
+    ("listeners", "PLAINTEXT://localhost:9092"),
+    ("log.dirs", "./milena-data"),
+    ("controller.listener.names", "CONTROLLER"),
+    ("controller.quorum.bootstrap.servers", "localhost:9093"),
+    ("offsets.topic.replication.factor", "1"),
+    ("transaction.state.log.replication.factor", "1"),
+    ("transaction.state.log.min.isr", "1"),
+    ("share.coordinator.state.topic.replication.factor", "1"),
+    ("share.coordinator.state.topic.min.isr", "1"),
+];
+
 fn fill_own_start(settings: &mut Settings) {
-    const OWN: [(&str, &str); 10] = [
-        ("process.roles", "broker,controller"),
-        ("listeners", "PLAINTEXT://localhost:9092"),
-        ("log.dirs", "./milena-data"),
-        ("controller.listener.names", "CONTROLLER"),
-        ("controller.quorum.bootstrap.servers", "localhost:9093"),
-        ("offsets.topic.replication.factor", "1"),
-        ("transaction.state.log.replication.factor", "1"),
-        ("transaction.state.log.min.isr", "1"),
-        ("share.coordinator.state.topic.replication.factor", "1"),
-        ("share.coordinator.state.topic.min.isr", "1"),
-    ];
-    for (name, value) in OWN {
-        settings.set(name.to_owned(), value.to_owned(), Origin::BuiltIn);
-    }
-    if settings.get("broker.id").is_none() {
-        settings.set("node.id".to_owned(), "1".to_owned(), Origin::BuiltIn);
+    for (name, value) in OWN_START {
+        // The old name of the node's id stands for it.
+        if name != "node.id" || settings.get("broker.id").is_none() {
+            settings.set(name.to_owned(), value.to_owned(), Origin::BuiltIn);
+        }
     }
 }
 

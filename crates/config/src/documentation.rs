@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
+use crate::broker::OWN_START;
 use crate::definition::{self, Catalog, Definition};
 
 /// One line about a key, never empty.
@@ -56,7 +57,8 @@ fn own_line(definition: &Definition) -> Option<&'static str> {
 
 /// The page about all keys.
 pub fn page() -> String {
-    let mut page = String::from(include_str!("../data/configuration_head.md"));
+    let own_start: String = OWN_START.iter().map(|(key, value)| format!("| `{key}` | `{value}` |\n")).collect();
+    let mut page = include_str!("../data/configuration_head.md").replace("{own_start}\n", &own_start);
     let own = |d: &&Definition| d.name.starts_with("milena.");
     let mut section = |title: &str, definitions: Vec<&Definition>| {
         if !definitions.is_empty() {

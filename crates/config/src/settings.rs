@@ -93,6 +93,9 @@ pub enum SettingsError {
     /// An override that is not `name=value`.
     #[error("--override {0}: expected name=value")]
     Override(String),
+    /// A `--listen` without host and port.
+    #[error("--listen {0}: expected HOST:PORT, such as localhost:9092, or :9092 for all interfaces")]
+    Listen(String),
 }
 
 /// The raw static settings by name.
@@ -152,8 +155,17 @@ impl Settings {
 
     /// `--listen ADDRESS`: `host:port`, or listeners as Kafka writes them. They take the place of those that clients and
     /// brokers use; the controllers' stay.
-    pub fn listen_flag(&mut self, address: &str) {
+    ///
+    /// # Errors
+    /// An address without a port.
+    pub fn listen_flag(&mut self, address: &str) -> Result<(), SettingsError> {
+        let has_port = |place: &String| place.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let places = value::parse_list(address);
+        if places.is_empty() || !places.iter().all(has_port) {
+            return Err(SettingsError::Listen(address.to_owned()));
+        }
         self.listen = Some(address.to_owned());
+        Ok(())
     }
 
     /// Sets `listeners` to what `--listen` and the other sources make of it.
@@ -202,26 +214,39 @@ impl Settings {
         self.entries.iter().map(|(name, setting)| (name.as_str(), setting))
     }
 
-    /// One warning for each name that no definition knows, with the nearest one that exists, one for the names that are
-    /// set to something else than their default and change nothing here, and one for `--listen` beside an address that
-    /// clients are told all the same.
+    /// One warning for each name that no definition knows, with the nearest one that exists, and one for `--listen` beside
+    /// an address that clients are told all the same.
     pub fn warnings(&self) -> Vec<Warning> {
         let unknown = self.iter().filter(|(name, _)| dynamic::definition_of(name).is_none()).map(unknown_name);
-        let idle: Vec<&str> =
-            self.iter().filter(|(name, setting)| is_idle(name, setting)).map(|(name, _)| name).collect();
-        let without_effect = Warning { message: format!("without effect: {}", idle.join(", ")) };
         let told = self.get("advertised.listeners").filter(|told| self.listen.is_some() && told.origin.rank() < FLAG);
         let told = told.map(|Setting { value, origin }| Warning {
             message: format!("clients are told advertised.listeners={value} ({origin}), whatever --listen says"),
         });
-        unknown.chain((!idle.is_empty()).then_some(without_effect)).chain(told).collect()
+        unknown.chain(told).collect()
+    }
+
+    /// One warning for the names whose values ask for something that does not happen here, for a node that starts.
+    pub fn without_effect(&self) -> Option<Warning> {
+        let idle: Vec<&str> =
+            self.iter().filter(|(name, setting)| is_idle(name, setting)).map(|(name, _)| name).collect();
+        (!idle.is_empty()).then(|| Warning { message: format!("without effect: {}", idle.join(", ")) })
     }
 }
 
+/// Values that a node without others is right to have: nothing is missed where nothing acts on them. `None` is any value.
+const RIGHT_ALONE: [(&str, Option<&str>); 3] = [
+    ("inter.broker.listener.name", None),
+    ("share.coordinator.state.topic.min.isr", Some("1")),
+    ("share.coordinator.state.topic.replication.factor", Some("1")),
+];
+
 fn is_idle(name: &str, setting: &Setting) -> bool {
-    let changes_nothing =
-        |d: &definition::Definition| !d.effective && d.default_text().unwrap_or_default() != setting.value;
-    dynamic::definition_of(name).is_some_and(changes_nothing)
+    let value = setting.value.trim();
+    let is_right = |(key, right): &(&str, Option<&str>)| *key == name && right.is_none_or(|right| right == value);
+    let asks_in_vain = |d: &definition::Definition| {
+        !d.effective && d.default_text().unwrap_or_default() != value && !RIGHT_ALONE.iter().any(is_right)
+    };
+    dynamic::definition_of(name).is_some_and(asks_in_vain)
 }
 
 fn unknown_name((name, setting): (&str, &Setting)) -> Warning {
@@ -254,12 +279,36 @@ mod tests {
     }
 
     #[test]
+    fn an_address_to_listen_at_has_a_port() {
+        for address in ["localhost:9092", ":9092", "[::1]:0", "A://h:1,B://:2"] {
+            assert!(Settings::new().listen_flag(address).is_ok(), "{address}");
+        }
+        for address in ["9092", "localhost", "", "A://h", "h:x", "h:1,h"] {
+            let error = Settings::new().listen_flag(address).unwrap_err().to_string();
+            assert!(error.contains("expected HOST:PORT"), "{error}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_right_for_a_node_alone_are_not_told_to_be_without_effect() {
+        let mut settings = Settings::new();
+        let text = "inter.broker.listener.name=PLAINTEXT\nshare.coordinator.state.topic.replication.factor=1\n\
+                    share.coordinator.state.topic.min.isr=1\ntransaction.state.log.min.isr=1\nauthorizer.class.name=";
+        settings.file(Path::new("f"), text).unwrap();
+        assert_eq!(settings.without_effect(), None);
+        settings.override_flag("share.coordinator.state.topic.replication.factor=2").unwrap();
+        let message = settings.without_effect().unwrap().message;
+        assert_eq!(message, "without effect: share.coordinator.state.topic.replication.factor");
+    }
+
+    #[test]
     fn names_that_change_nothing_are_told_where_they_are_not_at_their_default() {
         let mut settings = Settings::new();
         let text = "num.replica.fetchers=4\nlistener.name.x.ssl.key.password=s\nreplica.fetch.min.bytes=1\nlog.dirs=/d";
         settings.file(Path::new("f"), text).unwrap();
-        let messages: Vec<_> = settings.warnings().into_iter().map(|w| w.message).collect();
-        assert_eq!(messages, ["without effect: listener.name.x.ssl.key.password, num.replica.fetchers"]);
+        let message = settings.without_effect().unwrap().message;
+        assert_eq!(message, "without effect: listener.name.x.ssl.key.password, num.replica.fetchers");
+        assert!(settings.warnings().is_empty());
     }
 
     #[test]
@@ -267,7 +316,7 @@ mod tests {
         let mut settings = Settings::new();
         settings.file(Path::new("f"), "advertised.listeners=PLAINTEXT://a:1").unwrap();
         assert!(settings.warnings().is_empty());
-        settings.listen_flag("localhost:2");
+        settings.listen_flag("localhost:2").unwrap();
         let messages: Vec<_> = settings.warnings().into_iter().map(|w| w.message).collect();
         assert_eq!(
             messages,

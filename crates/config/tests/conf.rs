@@ -29,7 +29,7 @@ fn without_settings_the_node_is_a_closed_quorum_of_one() {
 fn flags_change_directory_and_listener_of_the_own_start() {
     let mut settings = Settings::new();
     settings.data_dir_flag("/d");
-    settings.listen_flag("127.0.0.1:1234");
+    settings.listen_flag("127.0.0.1:1234").unwrap();
     let config = BrokerConfig::load(&settings).unwrap();
     assert_eq!((config.log_dirs()[0].as_str(), config.metadata_log_dir()), ("/d", "/d"));
     assert_eq!((config.listeners()[0].host.as_str(), config.listeners()[0].port), ("127.0.0.1", 1234));
@@ -41,7 +41,7 @@ fn listeners(file: &str, listen: &str, flags: &[&str]) -> Vec<String> {
     let mut settings = Settings::new();
     let rest = "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=c:9093\n";
     settings.file(Path::new("s.properties"), &format!("{rest}controller.listener.names=CONTROLLER\n{file}")).unwrap();
-    settings.listen_flag(listen);
+    settings.listen_flag(listen).unwrap();
     flags.iter().for_each(|flag| settings.override_flag(flag).unwrap());
     let config = BrokerConfig::load(&settings).unwrap();
     config.listeners().iter().map(|l| format!("{}://{}:{}", l.name, l.host, l.port)).collect()
@@ -64,7 +64,7 @@ fn a_listen_flag_leaves_the_controllers_their_listeners() {
 #[test]
 fn an_address_that_nobody_can_reach_is_refused_with_what_to_do() {
     let mut settings = Settings::new();
-    settings.listen_flag("0.0.0.0:9092");
+    settings.listen_flag("0.0.0.0:9092").unwrap();
     let errors = BrokerConfig::load(&settings).unwrap_err();
     let text = errors[0].to_string();
     let (what, advice) = text.split_once('\n').expect("advice");
@@ -74,7 +74,7 @@ fn an_address_that_nobody_can_reach_is_refused_with_what_to_do() {
          address. (--listen 0.0.0.0:9092)"
     );
     assert!(advice.contains("advertised.listeners is not set"), "{advice}");
-    settings.listen_flag(":9092");
+    settings.listen_flag(":9092").unwrap();
     assert_eq!(BrokerConfig::load(&settings).unwrap().advertised_listeners()[0].host, "");
 }
 
@@ -189,4 +189,37 @@ fn quotas_are_checked_by_entity_key_and_value() {
     assert_eq!(check(&[("foo", Some("c"))], "producer_byte_rate", 1.0), "Unhandled client quota entity type: foo");
     assert_eq!(check(&[("client-id", None), ("user", None)], "consumer_byte_rate", 10.0), "ok");
     assert_eq!(check(&[("user", Some(""))], "consumer_byte_rate", 10.0), "Empty user not supported");
+}
+
+#[test]
+fn what_is_wrong_with_the_nodes_id_is_said_once_and_of_the_name_that_was_used() {
+    for name in ["node.id", "broker.id"] {
+        let mut settings = Settings::new();
+        settings.override_flag(&format!("{name}=x")).unwrap();
+        let errors = BrokerConfig::load(&settings).unwrap_err();
+        let names: Vec<&str> = errors.iter().map(|error| error.error.name()).collect();
+        assert_eq!(names, [name]);
+    }
+}
+
+#[test]
+fn without_a_file_a_listener_that_is_not_served_is_said_to_be_that() {
+    let mut settings = Settings::new();
+    settings.override_flag("listeners=SSL://localhost:1").unwrap();
+    let error = BrokerConfig::load(&settings).unwrap_err().remove(0).error.to_string();
+    assert_eq!(error, "listener SSL wants SSL: TLS and SASL are not served, only PLAINTEXT");
+}
+
+#[test]
+fn replication_factors_above_the_number_of_brokers_are_told() {
+    let config = BrokerConfig::load(&Settings::new()).unwrap();
+    assert_eq!(config.unreachable_replicas(1), []);
+    let mut settings = Settings::new();
+    settings.override_flag("offsets.topic.replication.factor=3").unwrap();
+    let config = BrokerConfig::load(&settings).unwrap();
+    let told: Vec<String> = config.unreachable_replicas(1).iter().map(ToString::to_string).collect();
+    let expected = "offsets.topic.replication.factor is 3, and there is 1 broker: __consumer_offsets can't be made, and no \
+                    group works without it";
+    assert_eq!(told, [expected]);
+    assert_eq!(config.unreachable_replicas(3), []);
 }

@@ -3,25 +3,45 @@
 //! What lives here: segments and their indexes, reading and appending, recovery, the leader-epoch cache, checkpoints and the other
 //! small files of a data directory, all byte for byte Kafka's. What does not: leadership, the high watermark, validation of batches.
 
+/// The transaction index, `.txnindex`.
 mod aborted;
+/// Log compaction.
 mod cleaner;
+/// The settings of a topic that a log obeys.
 mod config;
+/// A log directory: its lock, its own files, its partitions.
 mod directory;
+/// Which leader epoch wrote which offsets.
 mod epochs;
+/// What can go wrong with a log.
 mod error;
+/// Offset index, time index and transaction index of a segment.
 mod index;
+/// What a start cuts off a log, kept beside it.
 mod kept;
+/// A partition's log: an ordered row of segments.
 mod log;
+/// Names of the files and directories of a partition.
 mod names;
+/// `partition.metadata`, with the topic's id.
 mod partition_metadata;
+/// The idempotent producers of a partition.
 mod producers;
+/// `meta.properties`, with the ids of cluster, node and directory.
 mod properties;
+/// Making the index files of a stopped broker's partition anew.
 mod rebuild;
+/// Checking a segment batch by batch, and building its indexes anew.
 mod recover;
+/// Walking over batch headers without their records.
 mod scan;
+/// One segment: a `.log` file with its indexes.
 mod segment;
+/// Producer snapshots, `<offset>.snapshot`.
 mod snapshot;
+/// The writer of small files, and the text checkpoints.
 mod text;
+/// Checking the files of a log directory without changing any.
 mod verify;
 
 pub use aborted::AbortedTxn;

@@ -10,10 +10,14 @@
 
 use std::io;
 
+use milena_broker::broker::BrokerError;
 use milena_client::Error;
+use milena_log::LogError;
 use milena_protocol::ErrorCode;
 
 use ErrorCode as E;
+
+use crate::holder;
 
 /// The codes that say that something does not exist.
 const MISSING: [ErrorCode; 4] =
@@ -46,10 +50,25 @@ fn client_error(error: &anyhow::Error) -> Option<&Error> {
 /// The error for people: the causes in one line, and what to do in the next.
 pub fn text(error: &anyhow::Error) -> String {
     let mut text = format!("milena: {}\n", message(error));
-    if let Some(advice) = client_error(error).and_then(advice) {
+    let of_client = || client_error(error).and_then(advice).map(str::to_owned);
+    if let Some(advice) = of_client().or_else(|| advice_on_this_machine(error)) {
         text += &format!("  {advice}\n");
     }
     text
+}
+
+/// What can be done about an error of a start, or of a tool that wants a log directory.
+fn advice_on_this_machine(error: &anyhow::Error) -> Option<String> {
+    let start = error.downcast_ref::<BrokerError>();
+    if start.is_some_and(BrokerError::is_address_in_use) {
+        let advice = "Does a broker run already? --listen HOST:PORT, or listeners in the file, takes another address.";
+        return Some(advice.to_owned());
+    }
+    let locked = match error.downcast_ref() {
+        Some(LogError::Locked { dir }) => Some(&**dir),
+        _ => start.and_then(BrokerError::locked_dir),
+    };
+    locked.map(holder::advice)
 }
 
 /// What can be done about an error.
@@ -71,7 +90,7 @@ fn advice(error: &Error) -> Option<&'static str> {
     Some(match code {
         E::UNKNOWN_TOPIC_OR_PARTITION => "`milena topic list` shows the topics that there are.",
         E::TOPIC_ALREADY_EXISTS => "--if-not-exists accepts that; `milena topic alter` adds partitions.",
-        E::INVALID_REPLICATION_FACTOR => "`milena cluster` shows the brokers that there are.",
+        E::BROKER_NOT_AVAILABLE | E::INVALID_REPLICATION_FACTOR => "`milena cluster` shows the brokers that there are.",
         E::GROUP_ID_NOT_FOUND => "`milena group list` shows the groups that there are.",
         E::NON_EMPTY_GROUP | E::GROUP_SUBSCRIBED_TO_TOPIC | E::UNKNOWN_MEMBER_ID => {
             "The group is in use: stop its members first. `milena group describe --members` shows them."
@@ -87,7 +106,7 @@ fn advice(error: &Error) -> Option<&'static str> {
 pub fn message(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match said.as_str() {
         "" => cause,
-        before if before.contains(&cause) => said,
+        before if cause.is_empty() || before.contains(&cause) => said,
         before => format!("{before}: {cause}"),
     })
 }
@@ -119,8 +138,27 @@ mod tests {
         assert_eq!(code(&error), 4);
         assert_eq!(code(&Any::from(Error::from(E::INVALID_CONFIG))), 1);
         assert_eq!(code(&Any::msg("nothing of the client's")), 1);
+        let nobody = text(&Any::from(Error::from(E::BROKER_NOT_AVAILABLE)).context("broker 9"));
+        assert!(
+            nobody.ends_with("BROKER_NOT_AVAILABLE\n  `milena cluster` shows the brokers that there are.\n"),
+            "{nobody}"
+        );
+        let unsaid = milena_client::check(E::UNKNOWN_TOPIC_OR_PARTITION.0, Some("")).unwrap_err();
+        assert_eq!(unsaid.to_string(), "UNKNOWN_TOPIC_OR_PARTITION");
         let missing = Err::<(), _>(io::Error::from(io::ErrorKind::NotFound)).context("reading f").unwrap_err();
         assert_eq!((code(&missing), code(&Any::from(io::Error::from(io::ErrorKind::PermissionDenied)))), (4, 1));
         assert_eq!(text(&Any::msg("plain")), "milena: plain\n");
+    }
+
+    #[test]
+    fn what_another_process_has_is_said_with_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let locked = || LogError::Locked { dir: dir.path().to_owned() };
+        let advice = "\n  Most likely a broker runs on it: stop that one first";
+        assert!(text(&Any::from(locked())).contains(advice));
+        assert!(text(&Any::from(BrokerError::from(locked()))).contains(advice));
+        let lock = std::fs::File::create(dir.path().join(".lock")).unwrap();
+        assert_eq!(holder::holder(dir.path()), None);
+        drop(lock);
     }
 }

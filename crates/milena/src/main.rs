@@ -7,6 +7,7 @@ mod connect;
 mod coordinator_records;
 mod deliveries;
 mod failure;
+mod holder;
 mod input;
 mod java_text;
 mod kafka;

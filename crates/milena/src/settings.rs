@@ -32,7 +32,7 @@ impl Arguments {
     pub fn load(&self) -> Result<(Settings, BrokerConfig)> {
         let settings = self.settings()?;
         for warning in settings.warnings() {
-            let _ = writeln!(std::io::stderr(), "milena: warning: {}", warning.message);
+            warn(&warning.message);
         }
         match BrokerConfig::load(&settings) {
             Ok(config) => Ok((settings, config)),
@@ -60,11 +60,16 @@ impl Arguments {
             settings.data_dir_flag(dir);
         }
         if let Some(address) = &self.listen {
-            settings.listen_flag(address);
+            settings.listen_flag(address)?;
         }
         for text in &self.overrides {
             settings.override_flag(text)?;
         }
         Ok(settings)
     }
+}
+
+/// A warning on standard error, which nobody needs to read.
+pub fn warn(message: &str) {
+    let _ = writeln!(std::io::stderr(), "milena: warning: {message}");
 }

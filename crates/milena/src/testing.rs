@@ -170,7 +170,7 @@ impl Broker {
     fn config(&self) -> BrokerConfig {
         let mut settings = Settings::new();
         settings.data_dir_flag(&self.data_dir().display().to_string());
-        settings.listen_flag(&self.listen);
+        settings.listen_flag(&self.listen).unwrap();
         let own = SETTINGS.iter().map(|&(key, value)| (key, value));
         let given = self.overrides.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         for (key, value) in own.chain(given) {

@@ -24,13 +24,17 @@ const NOT_TO_BE_IGNORED: [&str; 4] = [
     "remote.log.storage.system.enable",
 ];
 
-/// Refuses a configuration that asks for what is not served.
+/// Refuses a configuration that asks for what is not served. A start does so before anything else.
 ///
 /// # Errors
-/// [`BrokerError::Roles`], [`BrokerError::Protocol`], [`BrokerError::NotServed`].
-pub(super) fn check_supported(config: &BrokerConfig) -> Result<(), BrokerError> {
+/// [`BrokerError::Roles`], [`BrokerError::Voters`], [`BrokerError::Protocol`], [`BrokerError::NotServed`].
+pub fn check_supported(config: &BrokerConfig) -> Result<(), BrokerError> {
     if !config.is_broker() || !config.is_controller() {
         return Err(BrokerError::Roles);
+    }
+    let voters = config.quorum_voters().iter().map(|voter| voter.id.to_string()).collect::<Vec<_>>();
+    if voters.len() > 1 {
+        return Err(BrokerError::Voters { voters: voters.join(", ") });
     }
     if let Some(listener) = config.broker_listeners().find(|listener| listener.protocol != SecurityProtocol::Plaintext)
     {

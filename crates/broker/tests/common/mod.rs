@@ -139,7 +139,7 @@ impl Drop for Node {
 pub fn config(data_dir: &Path, listen: &str, overrides: &[&str]) -> BrokerConfig {
     let mut settings = Settings::new();
     settings.data_dir_flag(&data_dir.display().to_string());
-    settings.listen_flag(listen);
+    settings.listen_flag(listen).unwrap();
     for text in overrides {
         settings.override_flag(text).unwrap();
     }

@@ -1,7 +1,7 @@
 //! Rules between the node's settings, with Kafka's sentences: roles and listeners, the quorum, times that bound
 //! each other, limits of groups.
 
-use super::BrokerConfig;
+use super::{BrokerConfig, SecurityProtocol};
 use crate::error::ConfigError;
 use crate::value::Value;
 
@@ -135,6 +135,14 @@ fn broker_listeners(config: &BrokerConfig) -> Result<(), ConfigError> {
          controller.listener.names?"
             .to_owned()
     })?;
+    // Milena's own start has no word of listeners between brokers to be told of.
+    if config.own_start
+        && let Some(listener) = config.broker_listeners().find(|l| l.protocol != SecurityProtocol::Plaintext)
+    {
+        let (name, protocol) = (&listener.name, listener.protocol.name());
+        let message = format!("listener {name} wants {protocol}: TLS and SASL are not served, only PLAINTEXT");
+        return Err(ConfigError::rule("listeners", message));
+    }
     require(config.advertised_listeners().iter().all(|l| l.host != "0.0.0.0"), name, || {
         format!("{name} cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address.")
     })?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use milena_broker::broker::{Broker, Fatal};
+use milena_broker::broker::{Broker, Fatal, check_supported};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -23,9 +23,13 @@ pub struct Arguments {
 /// Runs a broker until a signal stops it.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let began = Instant::now();
-    let filter = EnvFilter::try_from_env("MILENA_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter(std::env::var("MILENA_LOG").ok().as_deref())?;
     tracing_subscriber::fmt().with_env_filter(filter).with_target(false).log_internal_errors(false).init();
     let (settings, config) = arguments.settings.load()?;
+    check_supported(&config)?;
+    let without_effect = settings.without_effect().map(|warning| warning.message);
+    let unreachable = config.unreachable_replicas(1).into_iter().map(|setting| format!("{setting}; set it to 1"));
+    without_effect.into_iter().chain(unreachable).for_each(|warning| settings::warn(&warning));
     let signals = Signals::listen()?;
     let data_dirs = config.log_dirs().join(", ");
     take_open_files();
@@ -40,6 +44,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     broker.stop()?;
     say(format_args!("milena: stopped in order; the next start has nothing to recover"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is logged: what `MILENA_LOG` says, or all but details.
+fn filter(directives: Option<&str>) -> Result<EnvFilter> {
+    let directives = directives.filter(|directives| !directives.is_empty()).unwrap_or("info");
+    EnvFilter::try_new(directives).with_context(|| {
+        format!("MILENA_LOG={directives}: expected a level, or module=level, separated by commas, such as milena_net=debug,info")
+    })
 }
 
 /// Each partition and each connection holds a file open: raises the limit to what the system allows, as a JVM does.
@@ -119,5 +131,21 @@ impl Signals {
                 fatal = failed => Ended::Fatal(fatal),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_filter_of_log_lines_is_refused() {
+        for good in [None, Some(""), Some("debug"), Some("milena_net=debug,info")] {
+            assert!(filter(good).is_ok(), "{good:?}");
+        }
+        for bad in ["foo=bar=x", "milena_net=loud"] {
+            let error = crate::failure::message(&filter(Some(bad)).unwrap_err());
+            assert!(error.starts_with(&format!("MILENA_LOG={bad}: expected a level")), "{error}");
+        }
     }
 }

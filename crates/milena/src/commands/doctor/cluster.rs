@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use milena_client::admin::{
-    BrokerDescription, Endpoints, GroupListing, OffsetSpec, ProducerState, TopicDescription, TopicPartition,
-    TransactionFilter,
+    BrokerDescription, ConfigResource, Endpoints, GroupListing, OffsetSpec, ProducerState, ResourceType,
+    TopicDescription, TopicPartition, TransactionFilter,
 };
 use milena_client::{Admin, Error};
 use milena_io::{Clock, RealClock};
@@ -53,7 +53,8 @@ pub(super) async fn look(admin: &Admin, findings: &mut Findings) -> Result<()> {
         Err(error) => findings.failed("topics", &error),
         Ok(topics) => {
             partitions(&topics, findings);
-            internal_topics(&topics, brokers.len(), findings);
+            let factors = replication_factors(admin, &reachable).await;
+            internal_topics(&topics, brokers.len(), &factors, findings);
             transactions(admin, &topics, findings).await;
             groups(admin, &topics, findings).await;
         }
@@ -213,10 +214,34 @@ fn partitions(topics: &[TopicDescription], findings: &mut Findings) {
     }
 }
 
-fn internal_topics(topics: &[TopicDescription], brokers: usize, findings: &mut Findings) {
-    for (name, purpose) in [("__consumer_offsets", "a group commits"), ("__transaction_state", "a transaction begins")]
-    {
+/// The internal topics: by whose use they are made, what does not work without them, and what says how many replicas they get.
+const INTERNAL: [(&str, &str, &str, &str); 2] = [
+    ("__consumer_offsets", "a group commits", "no group", "offsets.topic.replication.factor"),
+    ("__transaction_state", "a transaction begins", "no transaction", "transaction.state.log.replication.factor"),
+];
+
+/// What the first broker that answers has for the replication factors of internal topics, in their order.
+async fn replication_factors(admin: &Admin, brokers: &[i32]) -> Vec<usize> {
+    for broker in brokers {
+        let resource = ConfigResource { kind: ResourceType::Broker, name: broker.to_string() };
+        let Ok(described) = admin.describe_configs(vec![resource], false).await else { continue };
+        let Some(Ok(entries)) = described.into_iter().next().map(|(_, entries)| entries) else { continue };
+        let value = |key: &str| entries.iter().find(|entry| entry.name == key)?.value.as_deref()?.parse().ok();
+        return INTERNAL.iter().map(|(.., key)| value(key).unwrap_or(0)).collect();
+    }
+    Vec::new()
+}
+
+fn internal_topics(topics: &[TopicDescription], brokers: usize, factors: &[usize], findings: &mut Findings) {
+    for (at, (name, purpose, without, key)) in INTERNAL.into_iter().enumerate() {
         let Some(topic) = topics.iter().find(|topic| topic.name == name) else {
+            if let Some(factor) = factors.get(at).filter(|factor| **factor > brokers) {
+                let what = format!("{name} can't be made: {key} is {factor}, and there are so many brokers: {brokers}");
+                let advice =
+                    format!("Until then {without} works: set it to {brokers} or less in the file and restart.");
+                findings.add(Level::Wrong, "internal topics", what, advice);
+                continue;
+            }
             findings.good("internal topics", format!("{name} is not there yet; it is made when {purpose}"));
             continue;
         };
@@ -349,6 +374,18 @@ mod tests {
         let expected =
             [(Level::Wrong, "1 without a leader: a-0"), (Level::Warning, "1 with replicas that are not in sync: b-0")];
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn an_internal_topic_that_needs_more_replicas_than_there_are_brokers_can_not_be_made() {
+        let levels = |brokers, factors: &[usize]| {
+            let mut findings = Findings::default();
+            internal_topics(&[], brokers, factors, &mut findings);
+            findings.all.iter().map(|finding| finding.level).collect::<Vec<_>>()
+        };
+        assert_eq!(levels(1, &[3, 1]), [Level::Wrong, Level::Good]);
+        assert_eq!(levels(3, &[3, 3]), [Level::Good, Level::Good]);
+        assert_eq!(levels(1, &[]), [Level::Good, Level::Good]);
     }
 
     #[tokio::test]

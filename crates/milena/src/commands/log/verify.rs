@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use indicatif::{HumanBytes, HumanDuration, ProgressBar};
 use milena_io::{Disk, RealDisk};
 use milena_log::{Condition, Finding, PartitionDirName, Report, Verified};
-use rustix::process::{Flock, FlockType, fcntl_getlk};
 use serde_json::{Value, json};
 
 use super::bar;
+use crate::holder;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -150,11 +150,9 @@ impl Place {
     }
 }
 
-/// How the broker of a log directory has left it. Asks for the lock's holder and takes no lock: a broker may start just now.
+/// How the broker of a log directory has left it.
 fn condition(dir: &Path) -> Condition {
-    let lock = std::fs::File::open(dir.join(".lock"));
-    let asked = Flock::from(FlockType::WriteLock);
-    if lock.is_ok_and(|file| fcntl_getlk(&file, &asked).is_ok_and(|holder| holder.is_some())) {
+    if holder::holder(dir).is_some() {
         return Condition::Running;
     }
     // A partition that was copied out of its directory has no broker.
