@@ -13,6 +13,7 @@ mod failing;
 mod hanging;
 mod hops;
 mod killed;
+mod order;
 mod tools;
 
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ const PARTITIONS: i32 = 3;
 pub(crate) struct Args {
     #[command(flatten)]
     server: crate::target::Target,
-    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, faces, faces-kafka, damaged, broken, failing, killed
+    /// Only these parts, with commas between them: left, dump, hops, compacted, tools, faces, faces-kafka, damaged, broken, failing, killed, order
     #[arg(long)]
     only: Option<String>,
 }
@@ -49,7 +50,7 @@ type Part = fn(&Options, &Path) -> Result<usize>;
 /// Parts that run at the same time.
 const PARTS_AT_ONCE: usize = 2;
 
-const PARTS: [(&str, Part); 11] = [
+const PARTS: [(&str, Part); 12] = [
     ("left", left),
     ("dump", dumps),
     ("hops", hops),
@@ -61,6 +62,7 @@ const PARTS: [(&str, Part); 11] = [
     ("broken", |options, _| broken::starts(options)),
     ("failing", |options, _| failing::disks(options)),
     ("killed", |options, _| killed::storms(options)),
+    ("order", |options, _| order::of_calls(options)),
 ];
 
 /// Runs the check and says how much it covered.
