@@ -20,13 +20,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use milena_client::admin::TopicPartition;
 use milena_client::{Client, Error, Topic};
 use serde_json::json;
 
 use crate::connect::Properties;
 use crate::failure;
+use crate::failure::{Missing, usage};
 use crate::output::{Output, Table, print_error};
 
 /// What became of the things that a command was given, one by one.
@@ -84,14 +85,17 @@ async fn find_topic(client: &Client, topic: &str, create: bool) -> Result<Arc<To
 fn check_partition(topic: &Topic, partition: i32) -> Result<()> {
     match topic.partition(partition) {
         Some(_) => Ok(()),
-        None => bail!("partition {partition}: topic {} has partitions 0 to {}", topic.name, topic.partitions.len() - 1),
+        None => {
+            let last = topic.partitions.len() - 1;
+            Err(Missing(format!("partition {partition}: topic {} has partitions 0 to {last}", topic.name)).into())
+        }
     }
 }
 
 /// `topic:partition`.
 fn partition(text: &str) -> Result<TopicPartition> {
     let parsed = text.rsplit_once(':').and_then(|(topic, number)| Some((topic, number.parse().ok()?)));
-    let (topic, number) = parsed.ok_or_else(|| anyhow!("`{text}`: is not topic:partition, such as orders:0"))?;
+    let (topic, number) = parsed.ok_or_else(|| usage!("`{text}`: is not topic:partition, such as orders:0"))?;
     Ok(TopicPartition::new(topic, number))
 }
 
@@ -107,7 +111,7 @@ fn producer_properties(given: &[String], compression: &Option<String>, acks: &Op
 fn assignments(texts: &[String]) -> Result<Vec<(String, String)>> {
     let parse = |text: &String| {
         let (name, value) =
-            text.split_once('=').ok_or_else(|| anyhow!("`{text}`: is not name=value, such as retention.ms=60000"))?;
+            text.split_once('=').ok_or_else(|| usage!("`{text}`: is not name=value, such as retention.ms=60000"))?;
         Ok((name.trim().to_owned(), value.to_owned()))
     };
     texts.iter().map(parse).collect()

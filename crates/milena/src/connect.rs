@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use milena_client::{Admin, Client, ClientBuilder, Error, Target};
 use milena_config::properties;
 
+use crate::failure::usage;
 use crate::output::{Format, Output};
 
 /// Names the brokers when no flag does.
@@ -91,7 +92,7 @@ impl Arguments {
     /// What is no time.
     pub fn timeout(&self) -> Result<Duration> {
         let Ok(timeout) = Duration::try_from_secs_f64(self.timeout) else {
-            bail!("--timeout {}: is no time that can be waited", self.timeout)
+            return Err(usage!("--timeout {}: is no time that can be waited", self.timeout));
         };
         Ok(timeout)
     }

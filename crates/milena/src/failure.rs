@@ -18,14 +18,36 @@ use milena_protocol::ErrorCode;
 use ErrorCode as E;
 
 use crate::holder;
+/// A command line that makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
+/// Something that was asked for and does not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Missing(pub String);
+
+/// An error about the command line, from a format string and its arguments.
+macro_rules! usage {
+    ($($text:tt)*) => { anyhow::Error::new($crate::failure::Usage(format!($($text)*))) };
+}
+pub(crate) use usage;
 
 /// The codes that say that something does not exist.
-const MISSING: [ErrorCode; 4] =
-    [E::UNKNOWN_TOPIC_OR_PARTITION, E::GROUP_ID_NOT_FOUND, E::TRANSACTIONAL_ID_NOT_FOUND, E::RESOURCE_NOT_FOUND];
+const MISSING: [ErrorCode; 6] = [
+    E::UNKNOWN_TOPIC_OR_PARTITION,
+    E::GROUP_ID_NOT_FOUND,
+    E::TRANSACTIONAL_ID_NOT_FOUND,
+    E::RESOURCE_NOT_FOUND,
+    E::BROKER_NOT_AVAILABLE,
+    E::BROKER_ID_NOT_REGISTERED,
+];
 
 /// The exit code for an error of the client.
 pub fn code_of(error: &Error) -> u8 {
     match error {
+        Error::Config { .. } => 2,
         Error::Connect { .. } | Error::Disconnected { .. } | Error::Timeout { .. } => 3,
         Error::Broker { code, .. } if MISSING.contains(code) => 4,
         _ => 1,
@@ -34,7 +56,15 @@ pub fn code_of(error: &Error) -> u8 {
 
 /// The exit code for an error of a command.
 pub fn code(error: &anyhow::Error) -> u8 {
-    client_error(error).map_or(if is_missing(error) { 4 } else { 1 }, code_of)
+    if has::<Usage>(error) {
+        return 2;
+    }
+    client_error(error).map_or(if has::<Missing>(error) || is_missing(error) { 4 } else { 1 }, code_of)
+}
+
+/// Whether a cause is of this type.
+fn has<E: std::error::Error + Send + Sync + 'static>(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<E>())
 }
 
 /// Whether it is about a file that does not exist.
@@ -147,6 +177,8 @@ mod tests {
         assert_eq!(unsaid.to_string(), "UNKNOWN_TOPIC_OR_PARTITION");
         let missing = Err::<(), _>(io::Error::from(io::ErrorKind::NotFound)).context("reading f").unwrap_err();
         assert_eq!((code(&missing), code(&Any::from(io::Error::from(io::ErrorKind::PermissionDenied)))), (4, 1));
+        let usage = usage!("`{}`: is not topic:partition", "orders").context("--from");
+        assert_eq!((code(&usage), code(&Any::new(Missing("partition 9".to_owned())))), (2, 4));
         assert_eq!(text(&Any::msg("plain")), "milena: plain\n");
     }
 

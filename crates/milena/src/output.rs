@@ -161,10 +161,16 @@ fn names_and_values(fields: &Map<String, Value>) -> String {
     fields.iter().map(|(name, value)| format!("{:<width$}  {}\n", name.replace('_', " "), plain(value))).collect()
 }
 
-/// Text on standard output. Where nobody reads it any more there is nothing to say.
+/// Text on standard output. Where nobody reads it any more there is nothing to say; where it does not fit, the process ends.
 pub fn print(text: &str) {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            print_error(&format!("milena: standard output: {error}\n"));
+            std::process::exit(1);
+        }
+        _ => {}
+    }
 }
 
 /// Text on standard error.

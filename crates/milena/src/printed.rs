@@ -1,17 +1,17 @@
 //! From a consumer to standard output: what was not printed does not count as read, so that whoever goes on for the group
 //! gets it.
 
-use std::io::{Write, stdout};
+use std::io::{self, Write, stdout};
 
 use milena_client::{Consumer, ConsumerRecord, ConsumerRecords, Error, SeekTo};
 
 /// What became of some records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Printed {
     /// So many were printed.
     Records(u64),
-    /// Nobody reads standard output any more.
-    Closed,
+    /// None: standard output takes no more.
+    Nothing(io::Error),
 }
 
 /// Text on its way to standard output.
@@ -47,17 +47,17 @@ impl Printing {
             }
         }
         let mut out = stdout().lock();
-        let closed = out.write_all(&self.text).and_then(|()| out.flush()).is_err();
-        if closed {
+        let unwritten = out.write_all(&self.text).and_then(|()| out.flush()).err();
+        if unwritten.is_some() {
             next = records.iter().next().map(|first| first.offset);
         }
         if let Some(next) = next {
             consumer.seek(records.topic_partition(), SeekTo::Offset(next))?;
         }
-        match failed {
-            Some(error) => Err(error),
-            None if closed => Ok(Printed::Closed),
-            None => Ok(Printed::Records(count)),
+        match (failed, unwritten) {
+            (Some(error), _) => Err(error),
+            (None, Some(error)) => Ok(Printed::Nothing(error)),
+            (None, None) => Ok(Printed::Records(count)),
         }
     }
 }

@@ -236,3 +236,74 @@ fn every_alias_is_the_tool_that_it_is_named_after() {
     }
     assert_eq!((plain, scripts), (22, 22));
 }
+
+#[test]
+fn the_exit_code_tells_what_makes_no_sense_from_what_does_not_exist() {
+    let server = server();
+    topic(&server, "t", 1, "one\n");
+    for (code, lines) in [
+        (
+            2,
+            &[
+                "consume t --from soon",
+                "consume t -e -f %z",
+                "consume t --last -1",
+                "consume t -X retries",
+                "consume t -X none.such=1",
+                "consume t -g g --from 5",
+                "consume t --from end -X auto.offset.reset=earliest",
+                "offsets t --time x",
+                "config set topic t retention",
+                "config describe broker x",
+                "topic delete-records t",
+                "produce t -z none-such",
+                "produce t -a 2",
+                "txn producers t",
+                "topic list --timeout -1",
+            ][..],
+        ),
+        (
+            4,
+            &[
+                "consume t:9 -e",
+                "config describe broker 9",
+                "config describe topic none",
+                "topic describe none",
+                "group describe none",
+                "cluster unregister 5",
+            ],
+        ),
+    ] {
+        for line in lines {
+            let output = command(&server, line).output().expect("built");
+            assert_eq!(output.status.code(), Some(code), "{line}: {output:?}");
+            assert!(
+                output.stderr.starts_with(b"milena: ") || output.stderr.starts_with(b"error: "),
+                "{line}: {output:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_group_without_commits_begins_where_its_own_setting_says() {
+    let server = server();
+    topic(&server, "t", 1, "one\ntwo\n");
+    assert_eq!(run(&server, "consume t -g g -X auto.offset.reset=earliest -c 2"), "one\ntwo\n");
+    assert_eq!(run(&server, "consume t -X auto.offset.reset=earliest -e"), "one\ntwo\n");
+}
+
+#[test]
+fn what_finds_no_room_on_standard_output_is_an_error() {
+    let server = server();
+    topic(&server, "t", 1, "one\ntwo\n");
+    for line in
+        ["topic list", "topic list -o json", "consume t --from beginning -e", "consume t -g g --from beginning -c 2"]
+    {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        let output = command(&server, line).stdout(full).output().expect("built");
+        assert_eq!(output.status.code(), Some(1), "{line}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("No space left on device"), "{line}: {output:?}");
+    }
+    assert_eq!(group(&server, "g"), (0.into(), 0));
+}

@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use milena_client::Admin;
 use milena_client::admin::{ConfigChange, ConfigEntry, ConfigResource, ResourceType};
 use serde_json::{Value, json};
 
 use super::Tally;
 use crate::connect;
+use crate::failure::usage;
 use crate::output::{Output, Table};
 
 /// Arguments of `milena config`.
@@ -88,7 +89,7 @@ impl Of {
         let name = match self.name.as_str() {
             "default" if matches!(self.kind, Kind::Broker) => String::new(),
             name if is_broker && name.parse::<i32>().is_err() => {
-                bail!("broker {name}: a broker is named by its id; `milena cluster` shows them")
+                return Err(usage!("broker {name}: a broker is named by its id; `milena cluster` shows them"));
             }
             name => name.to_owned(),
         };

@@ -3,13 +3,15 @@
 mod ends;
 mod print;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result};
 use milena_client::{Client, Consumer, Error, SeekTo, TopicPartition};
 
 use crate::connect::{self, Properties, run_client};
+use crate::failure::usage;
 use crate::output::Format;
 use crate::printed::{Printed, Printing};
 use crate::reset;
@@ -32,6 +34,8 @@ In the format, %t is the topic, %p the partition, %o the offset, %T the time in 
 headers, %K and %S the lengths of key and value (-1 for null), %R the value's length in 4 bytes, %% a percent sign; \\n, \\t, \\0
 and \\x1f stand for the characters that they name.";
 
+/// The setting that says where a consumer begins.
+const RESET: &str = "auto.offset.reset";
 /// How long is waited before it is looked whether the end is reached.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long the consumer may take to commit and to leave its group.
@@ -46,9 +50,10 @@ pub struct Arguments {
     /// Topics, or topic:partition
     #[arg(required = true, value_name = "TOPIC[:PARTITION]")]
     topics: Vec<String>,
-    /// Where to begin: beginning, end, an offset, a time such as 2026-12-01T10:15:30Z, or so long ago: PT15M
-    #[arg(long, value_name = "WHERE", default_value = "end", conflicts_with = "last")]
-    from: String,
+    /// Where to begin: beginning, end, an offset, a time such as 2026-12-01T10:15:30Z, or so long ago: PT15M. Without it at the
+    /// end, or where -X auto.offset.reset says
+    #[arg(long, value_name = "WHERE", conflicts_with = "last")]
+    from: Option<String>,
     /// Begins with the last records of each partition, so many
     #[arg(long, short = 'n', value_name = "COUNT")]
     last: Option<i64>,
@@ -84,21 +89,28 @@ enum From {
 
 /// Reads records.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let from = arguments.from()?;
     let mut properties = super::assignments(&arguments.property)?;
+    let reset = properties.iter().find(|(key, _)| key == RESET).map(|(_, value)| value.clone());
+    if arguments.from.is_some() && reset.is_some() {
+        return Err(usage!("--from and {RESET}: one of them says where to begin"));
+    }
+    let from = arguments.from(reset.as_deref())?;
     if arguments.committed {
         properties.push(("isolation.level".to_owned(), "read_committed".to_owned()));
     }
     if let Some(group) = &arguments.group {
-        let reset = match from {
-            From::Place(SeekTo::Beginning) => "earliest",
-            From::Place(SeekTo::End) => "latest",
-            _ => bail!(
-                "--group: without committed offsets it goes on --from beginning or end; `milena group reset` sets others"
-            ),
+        let place = match from {
+            _ if reset.is_some() => None,
+            From::Place(SeekTo::Beginning) => Some("earliest"),
+            From::Place(SeekTo::End) => Some("latest"),
+            _ => {
+                return Err(usage!(
+                    "--group: without committed offsets it goes on --from beginning or end; `milena group reset` sets others"
+                ));
+            }
         };
+        properties.extend(place.map(|place| (RESET.to_owned(), place.to_owned())));
         properties.push(("group.id".to_owned(), group.clone()));
-        properties.push(("auto.offset.reset".to_owned(), reset.to_owned()));
     }
     let json = arguments.json || arguments.at.format() == Format::Json;
     let printer = if json { Printer::json() } else { Printer::new(&arguments.format)? };
@@ -128,18 +140,24 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 impl Arguments {
-    fn from(&self) -> Result<From> {
+    /// Where to begin, where no offset is committed; `reset` is what the setting says.
+    fn from(&self, reset: Option<&str>) -> Result<From> {
         if let Some(last) = self.last {
-            return if last < 0 { bail!("--last {last}: is no number of records") } else { Ok(From::Last(last)) };
+            return if last < 0 { Err(usage!("--last {last}: is no number of records")) } else { Ok(From::Last(last)) };
         }
-        Ok(From::Place(match self.from.as_str() {
+        let by_setting = || match reset {
+            Some("earliest") => "beginning",
+            Some(text) => text.strip_prefix("by_duration:").unwrap_or("end"),
+            None => "end",
+        };
+        Ok(From::Place(match self.from.as_deref().unwrap_or_else(by_setting) {
             "beginning" => SeekTo::Beginning,
             "end" => SeekTo::End,
-            text if text.starts_with('P') => SeekTo::Time(reset::ago(text).map_err(|why| anyhow!("--from: {why}"))?),
+            text if text.starts_with('P') => SeekTo::Time(reset::ago(text).map_err(|why| usage!("--from: {why}"))?),
             text => match text.parse() {
                 Ok(offset) if offset >= 0 => SeekTo::Offset(offset),
                 _ => SeekTo::Time(reset::datetime(text).map_err(|_| {
-                    anyhow!("--from {text}: is none of beginning, end, an offset, a time such as 2026-12-01T10:15:30Z, PT15M")
+                    usage!("--from {text}: is none of beginning, end, an offset, a time such as 2026-12-01T10:15:30Z, PT15M")
                 })?),
             },
         }))
@@ -151,7 +169,7 @@ fn known(client: &Client, properties: &Properties) -> Result<()> {
     let (mut ours, mut consumers) = (Client::builder(), client.consumer());
     for (key, value) in properties {
         if !ours.property(key, value)? && !consumers.property(key, value)? {
-            bail!("--property {key}: is no setting of a consumer");
+            return Err(usage!("--property {key}: is no setting of a consumer"));
         }
     }
     Ok(())
@@ -221,7 +239,8 @@ impl Reading {
             match printed? {
                 Printed::Records(count) => self.count = self.count.map(|left| left.saturating_sub(count)),
                 // Nobody reads any more.
-                Printed::Closed => break,
+                Printed::Nothing(error) if error.kind() == ErrorKind::BrokenPipe => break,
+                Printed::Nothing(error) => return Err(error).context("standard output"),
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use milena_client::Admin;
 use milena_client::admin::{CommittedOffset, GroupDescription, OffsetSpec, TopicPartition};
 use milena_protocol::ErrorCode;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::Tally;
 use crate::connect;
+use crate::failure::usage;
 use crate::output::{Output, Table};
 use crate::reset::{self, Goal};
 
@@ -261,10 +262,10 @@ impl Reset {
             return Ok(Goal::Shift(by));
         }
         if let Some(text) = &self.to_datetime {
-            return reset::datetime(text).map(Goal::Timestamp).map_err(|why| anyhow!("--to-datetime: {why}"));
+            return reset::datetime(text).map(Goal::Timestamp).map_err(|why| usage!("--to-datetime: {why}"));
         }
         if let Some(text) = &self.by_duration {
-            return reset::ago(text).map(Goal::Timestamp).map_err(|why| anyhow!("--by-duration: {why}"));
+            return reset::ago(text).map(Goal::Timestamp).map_err(|why| usage!("--by-duration: {why}"));
         }
         Ok(Goal::Listed(OffsetSpec::Latest))
     }

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use milena_client::Admin;
 use milena_client::admin::{ListedOffset, OffsetSpec, Outcomes, TopicPartition};
 use serde_json::json;
 
 use super::Tally;
 use crate::connect;
+use crate::failure::usage;
 use crate::output::{Output, Table};
 use crate::reset;
 
@@ -31,7 +32,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let output = arguments.at.output();
     let time = arguments.time.as_deref().map(|text| {
         let ago = text.starts_with('P').then(|| reset::ago(text));
-        ago.unwrap_or_else(|| reset::datetime(text)).map_err(|why| anyhow!("--time: {why}"))
+        ago.unwrap_or_else(|| reset::datetime(text)).map_err(|why| usage!("--time: {why}"))
     });
     let time = time.transpose()?;
     arguments.at.ask(async |admin| {

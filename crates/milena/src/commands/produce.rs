@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use milena_client::Client;
 use regex_lite::Regex;
 
 use crate::connect::{self, Properties, run_client};
+use crate::failure::usage;
 use crate::input::lines::Layout;
 use crate::input::{Sink, unescape};
 use job::{Defaults, Job, Reading};
@@ -114,7 +115,7 @@ impl Arguments {
         }
         let reading = match self.format {
             Format::Json if self.key_separator.is_some() || self.headers_delimiter.is_some() => {
-                bail!("--format json: key and headers are in the objects; there are no separators")
+                return Err(usage!("--format json: key and headers are in the objects; there are no separators"));
             }
             Format::Json => Reading::Json,
             Format::Lines => Reading::Lines(self.layout()?),
@@ -125,7 +126,7 @@ impl Arguments {
     fn layout(&self) -> Result<Layout> {
         let separator = |text: &Option<String>| text.as_deref().map(unescape);
         if [&self.key_separator, &self.headers_delimiter].into_iter().flatten().any(String::is_empty) {
-            bail!("a separator is not empty");
+            return Err(usage!("a separator is not empty"));
         }
         Ok(Layout {
             headers_delimiter: separator(&self.headers_delimiter),
@@ -143,7 +144,7 @@ fn known(client: &Client, properties: &Properties) -> Result<()> {
     let (mut ours, mut producers) = (Client::builder(), client.producer());
     for (key, value) in properties {
         if !ours.property(key, value)? && !producers.property(key, value)? {
-            bail!("--property {key}: is no setting of a producer");
+            return Err(usage!("--property {key}: is no setting of a producer"));
         }
     }
     Ok(())

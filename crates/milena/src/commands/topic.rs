@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use milena_client::Admin;
 use milena_client::admin::{
     ConfigEntry, ConfigResource, CreatedTopic, NewPartitions, NewTopic, TopicDescription, TopicPartition,
@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::Tally;
 use crate::connect;
+use crate::failure::usage;
 use crate::output::{Output, Table};
 
 /// Arguments of `milena topic`.
@@ -249,7 +250,7 @@ async fn delete_records(admin: &Admin, output: Output, before: &[String]) -> Res
             .rsplit_once(':')
             .and_then(|(partition, offset)| Some((super::partition(partition).ok()?, offset.parse().ok()?)));
         let Some(parsed): Option<(TopicPartition, i64)> = parsed else {
-            bail!("`{text}`: is not topic:partition:offset, such as orders:0:1000")
+            return Err(usage!("`{text}`: is not topic:partition:offset, such as orders:0:1000"));
         };
         wanted.push(parsed);
     }

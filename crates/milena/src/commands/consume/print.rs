@@ -2,12 +2,13 @@
 
 use std::io::Write as _;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use milena_client::{ConsumerRecord, ConsumerRecords};
 use serde_json::{Value, json};
 
+use crate::failure::usage;
 use crate::input::unescape;
 
 /// How to print.
@@ -63,13 +64,13 @@ impl Printer {
                 Some('S') => Piece::ValueLength,
                 Some('R') => Piece::ValueLengthBytes,
                 Some('h') => Piece::Headers,
-                Some(other) => bail!("--format: %{other} stands for nothing; --help tells what there is"),
+                Some(other) => return Err(usage!("--format: %{other} stands for nothing; --help tells what there is")),
                 // Behind the second of two percent signs there is text again.
                 None => {
                     pieces.push(Piece::Text("%".to_owned()));
                     match parts.next() {
                         Some(rest) => pieces.extend(text(rest)),
-                        None => bail!("--format: there is nothing behind the last %"),
+                        None => return Err(usage!("--format: there is nothing behind the last %")),
                     }
                     continue;
                 }

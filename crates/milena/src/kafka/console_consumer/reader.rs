@@ -133,7 +133,7 @@ impl Reader {
                     other => other.map_err(Ended::from),
                 }
             });
-            if printed? == Printed::Closed {
+            if let Printed::Nothing(_) = printed? {
                 print_error("Unable to write to standard out, closing consumer.\n");
                 return Ok(());
             }
