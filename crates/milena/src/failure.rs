@@ -18,6 +18,7 @@ use milena_protocol::ErrorCode;
 use ErrorCode as E;
 
 use crate::holder;
+
 /// A command line that makes no sense.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
