@@ -73,7 +73,7 @@ fn topics_are_addressed_by_name_before_version_12_and_by_one_of_both_from_then_o
     let by_nothing = MetadataRequestTopic::default();
     let nameless = MetadataRequestTopic { name: None, ..by_nothing };
     let are_unaddressed = |topics: &[&MetadataRequestTopic<'static>], version| {
-        super::are_unaddressed(&topics.iter().copied().cloned().collect::<Vec<_>>(), version)
+        are_unaddressed(&topics.iter().copied().cloned().collect::<Vec<_>>(), version)
     };
     assert!(are_unaddressed(&[&by_id], 11) && !are_unaddressed(&[&by_id], 12));
     assert!(are_unaddressed(&[&nameless], 10) && are_unaddressed(&[&nameless], 12));
