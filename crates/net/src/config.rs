@@ -53,7 +53,7 @@ pub struct NetConfig {
     pub max_in_flight: usize,
     /// Unsent reply bytes of one connection from which on its next frames wait.
     pub max_unsent_bytes: usize,
-    /// A connection without traffic and without an outstanding reply is closed after this
+    /// A connection without traffic is closed after this, whether or not a reply is outstanding
     /// (`connections.max.idle.ms`); `None` is never.
     pub max_idle: Option<Duration>,
     /// How many connections there may be; see [`BoundServer::limits`](crate::BoundServer::limits) to change them.

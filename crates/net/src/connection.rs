@@ -273,7 +273,6 @@ impl<S: Service> Connection<S> {
         }
         drop(pool);
         self.claim(self.received.held());
-        self.entry.outstanding.set(self.queue.has_outstanding());
     }
 
     fn claim(&self, bytes: u64) {

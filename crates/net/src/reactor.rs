@@ -53,7 +53,8 @@ pub(crate) struct Reactor {
 /// Why the sweep ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// No traffic for too long.
+    /// No traffic for too long. A reply that is outstanding makes no difference: the peer may be gone, and nothing else
+    /// would tell.
     Idle,
     /// No progress in its frame, or the slowest of those that take too long, while others need the memory.
     Stalled,
@@ -64,8 +65,6 @@ pub(crate) enum Verdict {
 pub(crate) struct Entry {
     /// When the connection last had traffic, in the reactor's time.
     last_active: Cell<Duration>,
-    /// Whether a reply is outstanding; then it is not idle.
-    pub(crate) outstanding: Cell<bool>,
     /// Bytes claimed from the receive memory.
     pub(crate) claim: Cell<u64>,
     /// When the frame began for which they are claimed, in the reactor's time.
@@ -143,7 +142,7 @@ impl Reactor {
             let is_slowest = slowest.is_some_and(|slowest| Rc::ptr_eq(slowest, entry));
             let verdict = if is_slowest || (holds(entry) && for_long(&entry.last_active)) {
                 Verdict::Stalled
-            } else if !entry.outstanding.get() && config.max_idle.is_some_and(|max| quiet > max) {
+            } else if config.max_idle.is_some_and(|max| quiet > max) {
                 Verdict::Idle
             } else {
                 continue;

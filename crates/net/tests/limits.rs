@@ -104,19 +104,26 @@ fn a_limit_that_is_raised_lets_those_in_that_wait() {
 }
 
 #[test]
-fn idle_connections_are_closed_but_not_those_that_wait_for_a_reply() {
+fn idle_connections_are_closed_whatever_they_wait_for() {
     let running = Running::start(NetConfig { max_idle: Some(Duration::from_millis(40)), ..config() });
-    let mut waiting = running.connect();
-    waiting.send(&[b"l1"]);
-    running.lab.wait_for(&Event::Served(b"l1".to_vec()), 1);
     let mut silent = running.connect();
     silent.assert_finished();
     let mut stalled = running.connect();
     stalled.send_raw(&framed(b"request")[..6]);
     stalled.assert_finished();
-    running.lab.open(b'1');
-    assert_eq!(waiting.receive(), b"l1");
-    waiting.assert_finished();
+    for request in [b"l1", b"h1"] {
+        let mut waiting = running.connect();
+        waiting.send(&[request]);
+        waiting.assert_finished();
+        let mut half_closed = running.connect();
+        half_closed.send(&[request]);
+        half_closed.finish_sending();
+        half_closed.assert_finished();
+        let mut gone = running.connect();
+        gone.send(&[request]);
+        drop(gone);
+    }
+    wait_for_connections(&running, 0);
 }
 
 #[test]
