@@ -197,6 +197,15 @@ fn skip_hole(file: &dyn File, at: u64) -> io::Result<Option<u64>> {
     Ok(file.skip_hole(at + magic)?.map(|data| at.max(data - magic)))
 }
 
+/// The base offset that stands at `position`, if the header of a batch may begin there.
+pub(crate) fn peek_base_offset(window: &mut Window<'_>, position: u64, end: u64) -> io::Result<Option<i64>> {
+    if position >= end {
+        return Ok(None);
+    }
+    let bytes = window.at(position, BATCH_OVERHEAD)?.first_chunk();
+    Ok(bytes.and_then(|bytes| Header::parse(bytes, position, end).ok()).map(|header| header.base_offset))
+}
+
 /// Reads the batch at `position` and checks length, magic and checksum. The inner error says what is wrong with it.
 pub(crate) fn check_batch(
     window: &mut Window<'_>,

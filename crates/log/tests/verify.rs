@@ -100,6 +100,25 @@ fn a_flipped_bit_is_found_at_its_batch_and_the_batches_behind_are_checked_too() 
 }
 
 #[test]
+fn a_base_offset_that_is_overwritten_is_one_finding_whatever_stands_there() {
+    for at in (0..8).flat_map(|first| (first + 1..8).map(move |second| [first, second])) {
+        for condition in [Condition::Stopped, Condition::Crashed] {
+            for (segment, batch) in [(FIRST, 3), (FIRST, 24), (SECOND, 5)] {
+                let disk = closed();
+                at.iter().for_each(|at| with_byte(&disk, &format!("{segment}.log"), 161 * batch + at));
+                let heard = checked(&disk, condition);
+                let place = format!("{segment}.log@{}: ", 161 * batch);
+                let found = (heard.problems, heard.notes);
+                assert!(found.0.len() == 1 && found.0[0].starts_with(&place), "{at:?} {batch}: {found:?}");
+                let mended = segment == SECOND && condition == Condition::Crashed;
+                let start = if mended { "files that end with .cut" } else { "a start leaves it as it is" };
+                assert!(found.0[0].ends_with(start), "{found:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_torn_end_is_a_problem_only_where_the_broker_stopped_in_order() {
     for (condition, problems) in [(Condition::Stopped, 1), (Condition::Crashed, 0), (Condition::Running, 0)] {
         let disk = closed();

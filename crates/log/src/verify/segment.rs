@@ -12,7 +12,7 @@ use crate::directory::METADATA_PARTITION;
 use crate::error::{IoContext, Result};
 use crate::index::{IndexEntry, OffsetEntry, TimeEntry};
 use crate::names::{LOG, TXN_INDEX};
-use crate::recover::{Window, check_batch, end_transaction};
+use crate::recover::{Window, check_batch, end_transaction, peek_base_offset};
 use crate::scan::Header;
 
 /// Bytes after which progress is told.
@@ -37,6 +37,39 @@ struct Walk {
     batches: u64,
     /// The epoch whose contradiction was told.
     told_epoch: Option<i32>,
+}
+
+impl Walk {
+    /// Nothing is said of entries for what can't be read.
+    fn skip_entries(&mut self, position: u64, last_offset: i64) {
+        for cursor in self.offsets.iter_mut() {
+            cursor.skip_while(|entry| entry.position <= position);
+        }
+        for cursor in self.times.iter_mut() {
+            cursor.skip_while(|entry| entry.offset <= last_offset);
+        }
+        for cursor in self.aborted.iter_mut() {
+            cursor.skip_while(|entry| entry.last_offset <= last_offset);
+        }
+    }
+}
+
+/// Why the offsets of a sound batch can't be right: no checksum covers its base offset. `behind` is the base offset of the batch behind
+/// it, `next` that of the segment behind.
+fn misplaced(walk: &Walk, batch: &Header, behind: Option<i64>, next: Option<i64>) -> Option<String> {
+    let (base, last, least) = (batch.base_offset, batch.last_offset, walk.next_offset);
+    if base < least {
+        return Some(format!("base offset {base} where {least} is the least"));
+    }
+    if last.saturating_sub(walk.base) > i64::from(i32::MAX) {
+        return Some(format!("last offset {last} is too far from the segment's base"));
+    }
+    if let Some(next) = next.filter(|next| last >= *next) {
+        return Some(format!("last offset {last} where the next segment begins at {next}"));
+    }
+    // Where it follows without a gap, the one behind it is wrong.
+    let behind = behind.filter(|behind| base > least && (least + 1..=last).contains(behind))?;
+    Some(format!("last offset {last} where the next batch begins at {behind}"))
 }
 
 impl Partition<'_> {
@@ -108,8 +141,14 @@ impl Partition<'_> {
         while walk.position < size {
             match check_batch(&mut window, walk.position, size).context("reading", path)? {
                 Ok(batch) => {
-                    self.aborted_entries(walk, &batch, &mut window, is_last).context("reading", path)?;
-                    self.batch(path, walk, &batch, next, is_last);
+                    let behind = peek_base_offset(&mut window, batch.end(), size).context("reading", path)?;
+                    match misplaced(walk, &batch, behind, next) {
+                        Some(what) => self.misplaced_batch(path, walk, &batch, is_last, &what),
+                        None => {
+                            self.aborted_entries(walk, &batch, &mut window, is_last).context("reading", path)?;
+                            self.batch(path, walk, &batch, is_last);
+                        }
+                    }
                 }
                 Err(reason) => match self.bad_batch(path, &*file, walk, size, is_last, reason)? {
                     Some(next) => walk.position = next,
@@ -146,44 +185,49 @@ impl Partition<'_> {
         let next = header.filter(|_| !torn);
         let what = match (self.condition, next) {
             (_, Some(bad)) => {
-                format!("{reason}: the offsets {} to {}, {} bytes", bad.base_offset, bad.last_offset, bad.size)
+                let start = self.what_a_start_does(is_last);
+                format!("{reason}: the offsets {} to {}, {} bytes; {start}", bad.base_offset, bad.last_offset, bad.size)
             }
             (Condition::Running, None) if torn => format!("the end is being written ({reason})"),
             (Condition::Crashed, None) if torn => {
                 let end = walk.next_offset;
                 format!("the end is torn ({reason}); the next start cuts {behind} bytes and goes on at offset {end}")
             }
-            _ => format!("{reason}; {behind} bytes from here on, offset {} and later, can't be read", walk.next_offset),
+            _ => {
+                let (offset, start) = (walk.next_offset, self.what_a_start_does(is_last));
+                format!("{reason}; {behind} bytes from here on, offset {offset} and later, can't be read; {start}")
+            }
         };
         self.found(path, Some(walk.position), !torn || self.condition == Condition::Stopped, what);
-        // Nothing is said of entries for what can't be read.
         if let Some(bad) = next {
-            for cursor in walk.offsets.iter_mut() {
-                cursor.skip_while(|entry| entry.position <= bad.position);
-            }
-            for cursor in walk.times.iter_mut() {
-                cursor.skip_while(|entry| entry.offset <= bad.last_offset);
-            }
-            for cursor in walk.aborted.iter_mut() {
-                cursor.skip_while(|entry| entry.last_offset <= bad.last_offset);
-            }
+            walk.skip_entries(bad.position, bad.last_offset);
         }
         Ok(next.map(|bad| bad.end()))
     }
 
-    fn batch(&mut self, path: &Path, walk: &mut Walk, batch: &Header, next: Option<i64>, is_last: bool) {
-        if batch.base_offset < walk.next_offset {
-            let what = format!("base offset {} where {} is the least", batch.base_offset, walk.next_offset);
-            self.problem(path, Some(batch.position), what);
+    /// A batch whose records are sound and whose offset is not. The walk goes on with as many offsets as it has records, so that those
+    /// behind it are measured by what is right.
+    fn misplaced_batch(&mut self, path: &Path, walk: &mut Walk, batch: &Header, is_last: bool, what: &str) {
+        let what = format!("{what}: its records have wrong offsets; {}", self.what_a_start_does(is_last));
+        self.problem(path, Some(batch.position), what);
+        let last_offset = walk.next_offset.saturating_add(batch.last_offset.saturating_sub(batch.base_offset));
+        walk.skip_entries(batch.position, last_offset);
+        walk.newest.timestamp = walk.newest.timestamp.max(batch.max_timestamp);
+        walk.next_offset = last_offset.saturating_add(1);
+        walk.position = batch.end();
+        walk.batches += 1;
+    }
+
+    /// What becomes of damage that is no torn end.
+    fn what_a_start_does(&self, is_last: bool) -> &'static str {
+        if self.is_mended(is_last) {
+            "the next start cuts the log there and keeps what it cuts in files that end with .cut"
+        } else {
+            "a start leaves it as it is"
         }
-        if batch.last_offset - walk.base > i64::from(i32::MAX) {
-            let what = format!("last offset {} is too far from the segment's base", batch.last_offset);
-            self.problem(path, Some(batch.position), what);
-        }
-        if let Some(next) = next.filter(|next| batch.last_offset >= *next) {
-            let what = format!("last offset {} where the next segment begins at {next}", batch.last_offset);
-            self.problem(path, Some(batch.position), what);
-        }
+    }
+
+    fn batch(&mut self, path: &Path, walk: &mut Walk, batch: &Header, is_last: bool) {
         self.epoch(path, walk, batch);
         let mended = self.is_mended(is_last);
         if let Some(mut cursor) = walk.offsets.take() {
