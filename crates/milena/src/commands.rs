@@ -107,6 +107,21 @@ fn producer_properties(given: &[String], compression: &Option<String>, acks: &Op
     Ok(properties)
 }
 
+/// Refuses settings that are neither a client's nor what `set` takes.
+fn check_known(
+    properties: &Properties,
+    what: &str,
+    mut set: impl FnMut(&str, &str) -> Result<bool, Error>,
+) -> Result<()> {
+    let mut client = Client::builder();
+    for (key, value) in properties {
+        if !client.property(key, value)? && !set(key, value)? {
+            return Err(usage!("--property {key}: is no setting of {what}"));
+        }
+    }
+    Ok(())
+}
+
 /// `name=value`, each.
 fn assignments(texts: &[String]) -> Result<Vec<(String, String)>> {
     let parse = |text: &String| {

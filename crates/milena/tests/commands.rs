@@ -196,6 +196,21 @@ fn measurements_tell_records_and_times() {
 }
 
 #[test]
+fn a_setting_that_does_not_exist_is_refused() {
+    let server = server();
+    topic(&server, "t", 1, "");
+    for line in ["produce t", "consume t -e", "perf produce t -n 1", "perf consume t", "perf e2e t -n 1"] {
+        let output = command(&server, &format!("{line} -X linger.mss=5")).output().expect("built");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && told.starts_with("milena: --property linger.mss: is no setting of"),
+            "{told}"
+        );
+    }
+    run(&server, "perf e2e t -n 1 -X linger.ms=1 -X fetch.max.wait.ms=10");
+}
+
+#[test]
 fn a_measurement_that_is_stopped_tells_what_it_has() {
     let server = server();
     topic(&server, "t", 1, "");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use milena_client::{Client, Consumer, Error, SeekTo, TopicPartition};
 
-use crate::connect::{self, Properties, run_client};
+use crate::connect::{self, run_client};
 use crate::failure::usage;
 use crate::output::Format;
 use crate::printed::{Printed, Printing};
@@ -117,7 +117,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let connection = arguments.at.connection(properties.clone())?;
     run_client(&connection, async |client| {
         let consumer = client.consumer().properties(connection.properties())?;
-        known(client, &properties)?;
+        let mut known = client.consumer();
+        super::check_known(&properties, "a consumer", |key, value| known.property(key, value))?;
         let mut consumer = consumer.build()?;
         let mut ends = Ends::default();
         if arguments.group.is_some() {
@@ -162,17 +163,6 @@ impl Arguments {
             },
         }))
     }
-}
-
-/// Refuses settings that are neither a client's nor a consumer's.
-fn known(client: &Client, properties: &Properties) -> Result<()> {
-    let (mut ours, mut consumers) = (Client::builder(), client.consumer());
-    for (key, value) in properties {
-        if !ours.property(key, value)? && !consumers.property(key, value)? {
-            return Err(usage!("--property {key}: is no setting of a consumer"));
-        }
-    }
-    Ok(())
 }
 
 /// The partitions of what was asked for, each once.

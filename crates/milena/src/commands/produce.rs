@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use milena_client::Client;
 use regex_lite::Regex;
 
-use crate::connect::{self, Properties, run_client};
+use crate::connect::{self, run_client};
 use crate::failure::usage;
 use crate::input::lines::Layout;
 use crate::input::{Sink, unescape};
@@ -89,7 +88,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let connection = arguments.at.connection(properties.clone())?;
     run_client(&connection, async |client| {
         let producer = client.producer().max_block(arguments.at.timeout()?).properties(connection.properties())?;
-        known(client, &properties)?;
+        let mut known = client.producer();
+        super::check_known(&properties, "a producer", |key, value| known.property(key, value))?;
         let topic = super::find_topic(client, &arguments.topic, arguments.create).await;
         let topic = topic.with_context(|| format!("topic {}", arguments.topic))?;
         let producer = producer.build()?;
@@ -137,15 +137,4 @@ impl Arguments {
             forgiving: false,
         })
     }
-}
-
-/// Refuses settings that are neither a client's nor a producer's.
-fn known(client: &Client, properties: &Properties) -> Result<()> {
-    let (mut ours, mut producers) = (Client::builder(), client.producer());
-    for (key, value) in properties {
-        if !ours.property(key, value)? && !producers.property(key, value)? {
-            return Err(usage!("--property {key}: is no setting of a producer"));
-        }
-    }
-    Ok(())
 }

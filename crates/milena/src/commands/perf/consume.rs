@@ -49,8 +49,10 @@ pub fn run(at: &connect::Arguments, arguments: &Arguments) -> Result<ExitCode> {
     if arguments.committed {
         properties.push(("isolation.level".to_owned(), "read_committed".to_owned()));
     }
-    let connection = at.connection(properties)?;
+    let connection = at.connection(properties.clone())?;
     run_client(&connection, async |client| {
+        let mut known = client.consumer();
+        super::super::check_known(&properties, "a consumer", |key, value| known.property(key, value))?;
         let mut consumer = client.consumer().properties(connection.properties())?.build()?;
         let partitions = partitions(client, &arguments.topics).await?;
         let mut ends = Ends::of(&mut consumer, &partitions).await?;

@@ -48,8 +48,12 @@ pub fn run(at: &connect::Arguments, arguments: &Arguments) -> Result<ExitCode> {
     let (pace, patience) = (Pace::new(pace(arguments.rate)?), at.timeout()?);
     let mut properties = vec![("linger.ms".to_owned(), "0".to_owned())];
     properties.extend(super::super::producer_properties(&arguments.property, &None, &arguments.acks)?);
-    let connection = at.connection(properties)?;
+    let connection = at.connection(properties.clone())?;
     run_client(&connection, async |client| {
+        let (mut sends, mut reads) = (client.producer(), client.consumer());
+        super::super::check_known(&properties, "a producer or a consumer", |key, value| {
+            Ok(sends.property(key, value)? || reads.property(key, value)?)
+        })?;
         let producer = client.producer().max_block(patience).properties(connection.properties())?.build()?;
         let consumer = client.consumer().properties(connection.properties())?.build()?;
         let trips = RoundTrips::begin(client, producer, consumer, &arguments.topic).await;

@@ -49,8 +49,10 @@ pub struct Arguments {
 pub fn run(at: &connect::Arguments, arguments: &Arguments) -> Result<ExitCode> {
     let rate = pace(arguments.rate)?;
     let properties = super::super::producer_properties(&arguments.property, &arguments.compression, &arguments.acks)?;
-    let connection = at.connection(properties)?;
+    let connection = at.connection(properties.clone())?;
     run_client(&connection, async |client| {
+        let mut known = client.producer();
+        super::super::check_known(&properties, "a producer", |key, value| known.property(key, value))?;
         let producer = client.producer().max_block(at.timeout()?).properties(connection.properties())?.build()?;
         // What it takes to get to know the cluster is not measured.
         producer.partitions(&arguments.topic).await.with_context(|| format!("topic {}", arguments.topic))?;
