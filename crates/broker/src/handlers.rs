@@ -47,5 +47,6 @@ pub mod security;
 pub mod sync_group;
 pub mod txn_offset_commit;
 pub mod unregister_broker;
+pub mod unregister_controller;
 pub mod update_features;
 pub mod write_txn_markers;

@@ -127,6 +127,7 @@ pub static APIS: &[Api] = &[
     handlers::describe_topic_partitions::API,
     handlers::add_raft_voter::API,
     handlers::remove_raft_voter::API,
+    handlers::unregister_controller::API,
 ];
 
 /// Finds an API by its key.

@@ -9,6 +9,7 @@
 //! | `alter_configs`, `config_records` | AlterConfigs and IncrementalAlterConfigs |
 //! | `elect_leaders`, `reassignments` | who leads a partition, and which brokers have it |
 //! | `unregister_broker` | brokers that will not come back |
+//! | `unregister_controller` | controllers that will not come back |
 //! | `update_features` | which levels the features of the cluster have |
 //! | `producer_ids` | blocks of producer ids |
 //! | `view`, `limits`, `error` | what decisions read, how much they may change, why something is refused |
@@ -31,6 +32,7 @@ mod repeated;
 #[cfg(test)]
 mod testing;
 mod unregister_broker;
+mod unregister_controller;
 mod update_features;
 mod view;
 
@@ -46,5 +48,6 @@ pub use name::{MAX_NAME_LENGTH, validate_topic_name};
 pub use producer_ids::{PRODUCER_ID_BLOCK, ProducerIdBlock, allocate_producer_ids};
 pub use reassignments::{alter_partition_reassignments, list_partition_reassignments, refuse_reassignments};
 pub use unregister_broker::{refuse_unregistration, unregister_broker};
+pub use unregister_controller::{refuse_controller_unregistration, unregister_controller};
 pub use update_features::{refuse_features, update_features};
 pub use view::{Records, View};

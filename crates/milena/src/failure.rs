@@ -36,13 +36,14 @@ macro_rules! usage {
 pub(crate) use usage;
 
 /// The codes that say that something does not exist.
-const MISSING: [ErrorCode; 6] = [
+const MISSING: [ErrorCode; 7] = [
     E::UNKNOWN_TOPIC_OR_PARTITION,
     E::GROUP_ID_NOT_FOUND,
     E::TRANSACTIONAL_ID_NOT_FOUND,
     E::RESOURCE_NOT_FOUND,
     E::BROKER_NOT_AVAILABLE,
     E::BROKER_ID_NOT_REGISTERED,
+    E::CONTROLLER_ID_NOT_REGISTERED,
 ];
 
 /// The exit code for an error of the client.
