@@ -43,11 +43,12 @@ pub struct NetConfig {
     pub reactors: Option<usize>,
     /// Longest frame taken, in bytes without the prefix (`socket.request.max.bytes`).
     pub max_frame_bytes: usize,
-    /// Bytes that half-received frames and requests that wait may take in memory together, before connections that need
-    /// more wait to be read (`queued.max.request.bytes`).
+    /// Bytes that half-received frames, requests that wait, and the unsent replies of connections that have more than
+    /// `max_unsent_bytes` of them may take in memory together, before connections that need more wait to be read
+    /// (`queued.max.request.bytes`).
     pub max_receive_memory_bytes: u64,
-    /// While memory for half-received frames is short, those that made no progress for this long are closed, and of those
-    /// that began so long ago one after the other.
+    /// While this memory is short, connections that hold some and made no progress for this long are closed, and of those
+    /// whose frame or reply began so long ago one after the other.
     pub stalled_frame_timeout: Duration,
     /// Replies of one connection that may be outstanding before its next frames wait.
     pub max_in_flight: usize,

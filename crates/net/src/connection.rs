@@ -272,7 +272,13 @@ impl<S: Service> Connection<S> {
             pool.put_output(std::mem::take(&mut self.queue.out.bytes));
         }
         drop(pool);
-        self.claim(self.received.held());
+        self.claim(self.received.held() + self.held_by_replies());
+    }
+
+    /// Memory of replies, when it is more than every connection may have.
+    fn held_by_replies(&self) -> u64 {
+        let held = self.queue.held();
+        if held > self.reactor.shared.config.max_unsent_bytes as u64 { held } else { 0 }
     }
 
     fn claim(&self, bytes: u64) {

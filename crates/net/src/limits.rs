@@ -1,4 +1,4 @@
-//! What connections of all reactors share: how many there may be, and how much memory half-received frames may take.
+//! What connections of all reactors share: how many there may be, and how much memory frames and long replies may take.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -102,7 +102,7 @@ impl Drop for Permit {
     }
 }
 
-/// Memory for bytes received whose requests are not done. Once claims reach the limit, connections that would need more memory are
+/// Memory for bytes received whose requests are not done, and for long replies that are not sent. Once claims reach the limit, connections that would need more memory are
 /// not read; those that have what their frame needs are. The last claim may exceed the limit.
 #[derive(Debug)]
 pub(crate) struct ReceiveMemory {

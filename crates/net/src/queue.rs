@@ -150,6 +150,15 @@ impl ReplyQueue {
         !self.slots.is_empty()
     }
 
+    /// Bytes of memory that the replies take until they are sent.
+    pub(crate) fn held(&self) -> u64 {
+        let behind = match self.behind {
+            0 => 0,
+            _ => self.slots.iter().map(Slot::held).sum(),
+        };
+        (self.out.bytes.capacity() + behind) as u64
+    }
+
     /// Whether one more frame may be served.
     pub(crate) fn may_serve(&self, limits: ReplyLimits) -> bool {
         self.held == 0
@@ -206,6 +215,17 @@ impl ReplyQueue {
             Some(reason) => self.close_as(Closing { reason, now: false }),
             None => self.out.append(after),
         }
+    }
+}
+
+impl Slot {
+    /// Bytes of memory that it takes.
+    fn held(&self) -> usize {
+        let reply = match &self.state {
+            SlotState::Done(Reply { content: Content::Frame(frame), .. }) => frame.bytes.capacity(),
+            _ => 0,
+        };
+        reply + self.after.bytes.capacity()
     }
 }
 

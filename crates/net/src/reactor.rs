@@ -65,7 +65,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Entry {
     /// When the connection last had traffic, in the reactor's time.
     last_active: Cell<Duration>,
-    /// Bytes claimed from the receive memory.
+    /// Bytes claimed from the receive memory, for what is received and for long replies.
     pub(crate) claim: Cell<u64>,
     /// When the frame began for which they are claimed, in the reactor's time.
     frame_began: Cell<Duration>,

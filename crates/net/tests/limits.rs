@@ -179,6 +179,29 @@ fn while_memory_is_short_a_frame_of_which_a_byte_comes_now_and_then_is_given_up(
 }
 
 #[test]
+fn while_memory_is_short_a_long_reply_that_nobody_reads_is_given_up() {
+    let running = Running::start(NetConfig {
+        max_receive_memory_bytes: 100_000,
+        stalled_frame_timeout: Duration::from_millis(40),
+        ..config()
+    });
+    let mut holders = [running.connect(), running.connect()];
+    holders[0].send(&[b"b\x40"]);
+    // The same as a reply for which another one waits.
+    holders[1].send(&[b"l1", b"b\x40"]);
+    running.lab.wait_for(&Event::Served(b"b\x40".to_vec()), 2);
+    // Others that need memory wait until it is there.
+    let (mut other, started) = (running.connect(), Instant::now());
+    while running.server.connections() > 1 {
+        assert!(started.elapsed() < PATIENCE, "replies are kept for those who do not read them");
+        other.echo(b"r1");
+    }
+    let mut reply = Vec::new();
+    let _reset_or_end = std::io::Read::read_to_end(&mut holders[0].0, &mut reply);
+    assert!(reply.len() < 64 << 20, "the whole reply came");
+}
+
+#[test]
 fn memory_of_requests_that_wait_counts_too() {
     let running = Running::start(NetConfig { max_receive_memory_bytes: 100_000, ..config() });
     let mut holder = running.connect();
