@@ -389,6 +389,12 @@ impl Membership for Classic {
 
     fn received(&mut self, answer: &Answer<'_>, now: Instant) {
         if self.is_leaving() || matches!(self.state, State::Left) {
+            if let Answer::Join(response) = answer
+                && self.member.is_empty()
+            {
+                // It is by this name that it leaves.
+                self.member = response.member_id.to_string();
+            }
             return;
         }
         match answer {

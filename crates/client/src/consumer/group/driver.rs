@@ -19,7 +19,7 @@ use super::config::{GroupConfig, GroupProtocol};
 use super::membership::{Answer, Membership, Request, Step, Wanted};
 use crate::call::Target;
 use crate::client::Client;
-use crate::connection::Reply;
+use crate::connection::{Pending, Reply};
 use crate::connections::{Connections, Node};
 use crate::coordinators::CoordinatorKind;
 use crate::error::{Error, check};
@@ -258,46 +258,69 @@ impl Driver {
         self.refused = refused;
     }
 
-    async fn ask(&self, request: &Request) {
-        let config = self.client.config();
-        let patience = config.request_timeout;
+    async fn ask(&mut self, request: &Request) {
+        let patience = self.client.config().request_timeout;
         let join = patience.max(self.config.max_poll_interval.saturating_add(JOIN_GRACE));
-        let asked = async {
-            match request {
-                Request::Join(request) => {
-                    self.hear(read(&self.exchange(request, ANY, join).await).map(Answer::Join));
-                }
-                Request::Sync(request) => {
-                    self.hear(read(&self.exchange(request, ANY, join).await).map(Answer::Sync));
-                }
-                Request::Heartbeat(request) => {
-                    let patience = patience.min(self.config.session_timeout);
-                    self.hear(read(&self.exchange(request, ANY, patience).await).map(Answer::Heartbeat));
-                }
-                Request::Leave(request) => {
-                    self.hear(read(&self.exchange(request, LEAVE, patience).await).map(Answer::Leave));
-                }
-                Request::ConsumerHeartbeat(request) => {
-                    let reply = self.exchange(request, CONSUMER_HEARTBEAT, patience).await;
-                    self.hear(read(&reply).map(Answer::ConsumerHeartbeat));
-                }
+        let heard = match request {
+            Request::Join(request) => {
+                let reply = self.exchange(request, ANY, join).await;
+                reply.map(|reply| self.hear(read(&reply).map(Answer::Join)))
+            }
+            Request::Sync(request) => {
+                let reply = self.exchange(request, ANY, join).await;
+                reply.map(|reply| self.hear(read(&reply).map(Answer::Sync)))
+            }
+            Request::Heartbeat(request) => {
+                let reply = self.exchange(request, ANY, patience.min(self.config.session_timeout)).await;
+                reply.map(|reply| self.hear(read(&reply).map(Answer::Heartbeat)))
+            }
+            Request::Leave(request) => {
+                let reply = self.exchange(request, LEAVE, patience).await;
+                reply.map(|reply| self.hear(read(&reply).map(Answer::Leave)))
+            }
+            Request::ConsumerHeartbeat(request) => {
+                let reply = self.exchange(request, CONSUMER_HEARTBEAT, patience).await;
+                reply.map(|reply| self.hear(read(&reply).map(Answer::ConsumerHeartbeat)))
             }
         };
-        self.unless_leaving(asked).await;
+        if heard.is_none() && matches!(request, Request::Join(_) | Request::Sync(_)) {
+            // A broker answers a connection in order: LeaveGroup would wait there for the others of the group.
+            let given_up = std::mem::replace(&mut self.connections, self.client.own_connections());
+            given_up.close(Duration::ZERO).await;
+        }
     }
 
-    /// Sends a request to the coordinator, once. Where that is it says itself: no metadata is needed.
+    /// Sends a request to the coordinator, once, and waits for the answer unless the member is to leave meanwhile.
     async fn exchange<R: milena_protocol::Request>(
         &self,
         request: &R,
         versions: RangeInclusive<i16>,
         patience: Duration,
-    ) -> Result<Reply<R>, Error> {
+    ) -> Option<Result<Reply<R>, Error>> {
+        let sent = match self.unless_leaving(self.send(request, versions, patience)).await? {
+            Ok(sent) => sent,
+            Err(error) => return Some(Err(error)),
+        };
+        let who = self.machine(|machine| machine.identity());
+        if who.member.is_empty() && who.instance.is_none() {
+            // The coordinator names it at once, and keeps a place for that name, which only who knows the name gives back.
+            return Some(sent.await);
+        }
+        self.unless_leaving(sent).await
+    }
+
+    /// Sends a request to the coordinator. Where that is it says itself: no metadata is needed.
+    async fn send<R: milena_protocol::Request>(
+        &self,
+        request: &R,
+        versions: RangeInclusive<i16>,
+        patience: Duration,
+    ) -> Result<Pending<R>, Error> {
         let coordinator = self.client.coordinator(CoordinatorKind::Group, &self.config.group).await?;
         let node = Node::Broker(coordinator.id);
         let connection = self.connections.get(node, &coordinator.host, coordinator.port).await?;
         let version = connection.versions().highest(R::KEY, &versions)?;
-        connection.send(request, version, patience).await?.await
+        connection.send(request, version, patience).await
     }
 
     /// Gives the machine what has come of a request.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use milena_protocol::ErrorCode;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::at;
 use super::fake::{Fake, TOPIC};
@@ -186,4 +186,35 @@ async fn who_has_lost_its_place_in_the_group_commits_nothing_until_it_has_joined
     let offsets = [(at(0), crate::CommittedOffset::at(1))];
     consumer.commit_offsets(&offsets).await.unwrap();
     assert_eq!(fake.0.lock().commits, [(2, vec![(0, 1)])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_while_the_group_is_divided_anew_does_not_wait_for_the_others() {
+    let fake = Fake::new(1, 0, 1, 3);
+    let mut consumer = member(&fake, "classic", &[TOPIC]);
+    receive_all(&fake, &mut consumer, 1).await;
+    {
+        let mut state = fake.0.lock();
+        (state.group.codes, state.group.join_delay) = (vec![ErrorCode::REBALANCE_IN_PROGRESS], 3600 * SECOND);
+    }
+    // It has given up everything, and has asked to join.
+    assert!(consumer.poll(10 * SECOND).await.unwrap().is_none());
+    assert!(consumer.assignment().is_empty());
+    let begun = Instant::now();
+    consumer.close(60 * SECOND).await.unwrap();
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    assert_eq!(fake.0.lock().group.left, ["me"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_before_it_knows_its_name_gives_back_the_place_that_is_kept_for_it() {
+    let fake = Fake::new(1, 0, 1, 3);
+    {
+        let mut state = fake.0.lock();
+        (state.group.codes, state.group.join_delay) = (vec![ErrorCode::MEMBER_ID_REQUIRED], 5 * SECOND);
+    }
+    let mut consumer = member(&fake, "classic", &[TOPIC]);
+    assert!(consumer.poll(SECOND).await.unwrap().is_none());
+    consumer.close(60 * SECOND).await.unwrap();
+    assert_eq!(fake.0.lock().group.left, ["me"]);
 }

@@ -6,7 +6,7 @@ use milena_protocol::messages::consumer_group_heartbeat_response::{Assignment, T
 use milena_protocol::messages::join_group_response::JoinGroupResponseMember;
 use milena_protocol::messages::{
     ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, HeartbeatResponse, JoinGroupRequest,
-    JoinGroupResponse, SyncGroupRequest, SyncGroupResponse,
+    JoinGroupResponse, LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest, SyncGroupResponse,
 };
 use milena_protocol::{ApiKey, ErrorCode};
 
@@ -25,6 +25,8 @@ pub(crate) struct Group {
     pub(crate) heartbeats: Vec<i32>,
     /// How long the others take to join.
     pub(crate) join_delay: Duration,
+    /// Members of the classic protocol that have left.
+    pub(crate) left: Vec<String>,
 }
 
 /// What a request to the coordinator is answered.
@@ -33,6 +35,7 @@ pub(super) enum Reply {
     Join(JoinGroupResponse<'static>),
     Sync(SyncGroupResponse<'static>),
     Heartbeat(HeartbeatResponse),
+    Leave(LeaveGroupResponse<'static>),
 }
 
 impl Reply {
@@ -43,6 +46,7 @@ impl Reply {
             Self::Join(response) => peer.answer(id, version, response).await,
             Self::Sync(response) => peer.answer(id, version, response).await,
             Self::Heartbeat(response) => peer.answer(id, version, response).await,
+            Self::Leave(response) => peer.answer(id, version, response).await,
         }
     }
 }
@@ -56,6 +60,11 @@ impl Group {
             ApiKey::HEARTBEAT => {
                 let error_code = self.codes.pop().map_or(0, |code| code.0);
                 Reply::Heartbeat(HeartbeatResponse { error_code, ..Default::default() })
+            }
+            ApiKey::LEAVE_GROUP => {
+                let request: LeaveGroupRequest<'_> = came.body();
+                self.left.extend(request.members.iter().map(|member| member.member_id.to_string()));
+                Reply::Leave(LeaveGroupResponse::default())
             }
             _ => return None,
         })
@@ -82,7 +91,7 @@ impl Group {
 
     fn join(&mut self, request: &JoinGroupRequest<'_>) -> JoinGroupResponse<'static> {
         if let Some(code) = self.codes.pop() {
-            return JoinGroupResponse { error_code: code.0, ..Default::default() };
+            return JoinGroupResponse { error_code: code.0, member_id: "me".into(), ..Default::default() };
         }
         let metadata = request.protocols[0].metadata.to_vec().into();
         let member = JoinGroupResponseMember { member_id: "me".into(), metadata, ..Default::default() };
