@@ -178,9 +178,9 @@ fn damage_in_the_middle_of_the_metadata_log_is_refused() {
 #[test]
 fn a_configuration_that_is_not_served_is_refused() {
     let (root, data) = folder();
-    let ssl = ["listener.security.protocol.map=PLAINTEXT:SSL"];
-    let message = refused(root.path(), &data, ANYWHERE, &ssl, true);
-    assert!(message.contains("PLAINTEXT"), "{message}");
+    let guarded = ["authorizer.class.name=org.example.Guard"];
+    let message = refused(root.path(), &data, ANYWHERE, &guarded, true);
+    assert!(message.contains("authorizer.class.name"), "{message}");
 }
 
 #[test]

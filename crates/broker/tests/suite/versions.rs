@@ -22,7 +22,14 @@ pub fn name_of(key: i16) -> String {
 
 /// The least that is a request: the defaults, but an answer is wanted.
 fn minimal(api: &str) -> Value {
-    if api == "Produce" { json!({"acks": -1}) } else { json!({}) }
+    match api {
+        "Produce" => json!({"acks": -1}),
+        // Nothing in a filter may be UNKNOWN.
+        "DescribeAcls" => {
+            json!({"resourceTypeFilter": 1, "patternTypeFilter": 1, "operation": 1, "permissionType": 1})
+        }
+        _ => json!({}),
+    }
 }
 
 /// Produce versions before 3 are advertised, so that old librdkafka versions compress, and refused.
