@@ -352,6 +352,20 @@ fn a_producer_with_an_open_transaction_is_not_forgotten() {
 }
 
 #[test]
+fn a_marker_counts_as_a_sign_of_life_of_its_producer() {
+    let disk = disk(1);
+    let mut log = opened(&disk, true, 0);
+    // Written at 1000, ended at 2000.
+    append(&mut log, in_transaction(1, 0, 0));
+    end(&mut log, 1, 1, true);
+    let expiration = LogConfig::default().producer_id_expiration_ms;
+    log.expire_producers(1999 + expiration);
+    assert_eq!(log.producers().count(), 1);
+    log.expire_producers(2000 + expiration);
+    assert_eq!(log.producers().count(), 0);
+}
+
+#[test]
 fn a_follower_takes_markers_from_its_leader_as_they_are() {
     let (source, copy) = (disk(1), disk(2));
     let log = three_aborted(&source);

@@ -10,7 +10,7 @@ use milena_client::{Consumer, ConsumerRecord, ConsumerRecords, Error, SeekTo};
 pub enum Printed {
     /// So many were printed.
     Records(u64),
-    /// None: standard output takes no more.
+    /// None of them counts: standard output takes no more, though some may have been written.
     Nothing(io::Error),
 }
 

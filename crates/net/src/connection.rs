@@ -63,8 +63,6 @@ pub(crate) struct Connection<S: Service> {
     warmth: Warmth,
     /// The peer sends no more.
     eof: bool,
-    /// Registered as waiting for receive memory.
-    waits_for_memory: bool,
     entry: Rc<Entry>,
     reactor: Rc<Reactor>,
     _permit: Permit,
@@ -90,7 +88,6 @@ impl<S: Service> Connection<S> {
             queue: ReplyQueue::new(),
             warmth: Warmth::default(),
             eof: false,
-            waits_for_memory: false,
             entry,
             reactor,
             _permit: permit,
@@ -234,17 +231,16 @@ impl<S: Service> Connection<S> {
 
     /// Whether the next frames are wanted; if only memory is in the way, waits for it.
     fn may_read(&mut self, cx: &Context<'_>) -> bool {
-        if self.is_last_turn() || !self.queue.may_serve(self.limits()) {
-            return false;
-        }
+        let wanted = !self.is_last_turn() && self.queue.may_serve(self.limits());
         let memory = &self.reactor.shared.memory;
-        let waits =
-            memory.is_short() && !self.received.fits(self.max_frame_bytes()) && memory.wait(self.peer.id, cx.waker());
-        if self.waits_for_memory && !waits {
+        let waits = wanted
+            && memory.is_short()
+            && !self.received.fits(self.max_frame_bytes())
+            && memory.wait(self.peer.id, self.entry.claim.get(), cx.waker());
+        if self.entry.waits_for_memory.replace(waits) && !waits {
             memory.forget(self.peer.id);
         }
-        self.waits_for_memory = waits;
-        !waits
+        wanted && !waits
     }
 
     /// Reads once; whether the buffer is full now, so that there may be more.
@@ -332,7 +328,7 @@ impl<S: Service> Future for Connection<S> {
 impl<S: Service> Drop for Connection<S> {
     fn drop(&mut self) {
         self.claim(0);
-        if self.waits_for_memory {
+        if self.entry.waits_for_memory.get() {
             self.reactor.shared.memory.forget(self.peer.id);
         }
         self.reactor.leave(self.peer.id);

@@ -11,7 +11,7 @@ mod connection;
 mod error;
 /// The complete frames at the front of a receive buffer.
 mod frames;
-/// How many connections there may be, and how much memory half-received frames may take.
+/// How many connections there may be, and how much memory half-received frames and unsent replies may take.
 mod limits;
 /// Bytes and file ranges on their way out.
 mod outgoing;

@@ -102,14 +102,15 @@ impl Drop for Permit {
     }
 }
 
-/// Memory for bytes received whose requests are not done, and for long replies that are not sent. Once claims reach the limit, connections that would need more memory are
-/// not read; those that have what their frame needs are. The last claim may exceed the limit.
+/// Memory for bytes received whose requests are not done, and for long replies that are not sent. Once claims reach the limit,
+/// connections that would need more memory are not read; those that have what their frame needs are. The last claim may exceed
+/// the limit.
 #[derive(Debug)]
 pub(crate) struct ReceiveMemory {
     limit: u64,
     claimed: AtomicU64,
-    /// Connections that wait, by number.
-    waiting: Mutex<HashMap<u64, Waker>>,
+    /// Connections that wait, by number, each with the bytes that it has claimed itself.
+    waiting: Mutex<HashMap<u64, (Waker, u64)>>,
 }
 
 impl ReceiveMemory {
@@ -127,6 +128,12 @@ impl ReceiveMemory {
         !lock(&self.waiting).is_empty()
     }
 
+    /// Whether most of it is held by those who wait, so that waiting alone gets nobody on.
+    pub(crate) fn is_held_by_waiting(&self) -> bool {
+        let held: u64 = lock(&self.waiting).values().map(|(_, held)| held).sum();
+        held >= self.claimed.load(Ordering::SeqCst) / 2
+    }
+
     /// Changes a claim from `old` to `new` bytes.
     pub(crate) fn change(&self, old: u64, new: u64) {
         if new > old {
@@ -135,14 +142,14 @@ impl ReceiveMemory {
             let before = self.claimed.fetch_sub(old - new, Ordering::SeqCst);
             if before >= self.limit && before - (old - new) < self.limit {
                 let waiting = std::mem::take(&mut *lock(&self.waiting));
-                waiting.into_values().for_each(Waker::wake);
+                waiting.into_values().for_each(|(waker, _)| waker.wake());
             }
         }
     }
 
-    /// Wakes connection `id` when memory is no longer short; `false` when it is not short any more.
-    pub(crate) fn wait(&self, id: u64, waker: &Waker) -> bool {
-        lock(&self.waiting).insert(id, waker.clone());
+    /// Wakes connection `id`, which has claimed `held` bytes, when memory is no longer short; `false` when it is not short any more.
+    pub(crate) fn wait(&self, id: u64, held: u64, waker: &Waker) -> bool {
+        lock(&self.waiting).insert(id, (waker.clone(), held));
         // Freed before the waker was there: nobody may come to wake it.
         if self.is_short() {
             return true;
@@ -211,7 +218,7 @@ mod tests {
     fn what_a_request_takes_counts_until_it_is_dropped() {
         let memory = Arc::new(ReceiveMemory::new(100));
         let claims = [Claim::new(&memory, 60), Claim::new(&memory, 60)];
-        assert!(memory.is_short() && memory.wait(1, Waker::noop()));
+        assert!(memory.is_short() && memory.wait(1, 0, Waker::noop()));
         drop(claims);
         assert!(!memory.is_short() && !memory.is_wanted());
         assert_eq!(memory.claimed.load(Ordering::SeqCst), 0);
@@ -223,7 +230,7 @@ mod tests {
         memory.change(0, 99);
         assert!(!memory.is_short());
         memory.change(0, 50);
-        assert!(memory.is_short() && memory.wait(1, Waker::noop()) && memory.is_wanted());
+        assert!(memory.is_short() && memory.wait(1, 0, Waker::noop()) && memory.is_wanted());
         memory.change(99, 60);
         assert!(memory.is_short() && memory.is_wanted());
         memory.change(60, 0);

@@ -69,6 +69,8 @@ pub(crate) struct Entry {
     pub(crate) claim: Cell<u64>,
     /// When the frame began for which they are claimed, in the reactor's time.
     frame_began: Cell<Duration>,
+    /// Whether the connection is not read because memory is short: that it does not get on is not its fault.
+    pub(crate) waits_for_memory: Cell<bool>,
     verdict: Cell<Option<Verdict>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -134,13 +136,17 @@ impl Reactor {
         let entries = self.entries.borrow();
         let for_long = |since: &Cell<Duration>| now.saturating_sub(since.get()) > config.stalled_frame_timeout;
         let holds = |entry: &Rc<Entry>| memory_is_wanted && entry.claim.get() > 0;
+        let waits = |entry: &Rc<Entry>| entry.waits_for_memory.get();
+        // Those that wait themselves give up theirs only where others can't: most of the memory is held by such.
+        let waiting_give = memory_is_wanted && self.shared.memory.is_held_by_waiting();
+        let may_give = |entry: &Rc<Entry>| holds(entry) && (waiting_give || !waits(entry));
         // A byte now and then is no progress: the one that holds its memory longest gives it up.
-        let slowest = entries.values().filter(|entry| holds(entry) && for_long(&entry.frame_began));
+        let slowest = entries.values().filter(|entry| may_give(entry) && for_long(&entry.frame_began));
         let slowest = slowest.min_by_key(|entry| entry.frame_began.get());
         for entry in entries.values() {
             let quiet = now.saturating_sub(entry.last_active.get());
             let is_slowest = slowest.is_some_and(|slowest| Rc::ptr_eq(slowest, entry));
-            let verdict = if is_slowest || (holds(entry) && for_long(&entry.last_active)) {
+            let verdict = if is_slowest || (may_give(entry) && for_long(&entry.last_active)) {
                 Verdict::Stalled
             } else if config.max_idle.is_some_and(|max| quiet > max) {
                 Verdict::Idle

@@ -117,7 +117,8 @@ fn idle_connections_are_closed_whatever_they_wait_for() {
         waiting.assert_finished();
         let mut half_closed = running.connect();
         half_closed.send(&[request]);
-        half_closed.finish_sending();
+        // It may have been closed already.
+        let _ = half_closed.0.shutdown(std::net::Shutdown::Write);
         half_closed.assert_finished();
         let mut gone = running.connect();
         gone.send(&[request]);
@@ -199,6 +200,23 @@ fn while_memory_is_short_a_long_reply_that_nobody_reads_is_given_up() {
     let mut reply = Vec::new();
     let _reset_or_end = std::io::Read::read_to_end(&mut holders[0].0, &mut reply);
     assert!(reply.len() < 64 << 20, "the whole reply came");
+}
+
+#[test]
+fn who_waits_for_memory_in_the_middle_of_a_frame_is_not_closed_for_that() {
+    let stalled = Duration::from_millis(200);
+    let running =
+        Running::start(NetConfig { max_receive_memory_bytes: 100_000, stalled_frame_timeout: stalled, ..config() });
+    let mut other = running.connect();
+    let frame = framed(b"r1");
+    other.send_raw(&frame[..5]);
+    std::thread::sleep(2 * stalled);
+    let mut holder = running.connect();
+    holder.send(&[b"b\x10"]);
+    running.lab.wait_for(&Event::Served(b"b\x10".to_vec()), 1);
+    std::thread::sleep(stalled / 2);
+    other.send_raw(&frame[5..]);
+    assert_eq!(other.receive(), b"r1");
 }
 
 #[test]

@@ -38,8 +38,7 @@ pub fn ensure_app_jars() -> Result<PathBuf> {
     ensure(libs().with_file_name("apps"), "apps", &format!("kafka-streams-{VERSION}.jar"))
 }
 
-/// Fetches Kafka Connect with its connectors for files, and gives its folder. Their newest version may be older than the
-/// oracle's.
+/// Fetches Kafka Connect with its connectors for files, which have a version of their own, and gives its folder.
 ///
 /// # Errors
 /// As [`ensure_jars`].

@@ -66,7 +66,7 @@ fn execute(arguments: &[String]) -> Result<(), Ended> {
     run_client(&connection, async |client| test.run(client, &connection).await)
 }
 
-/// The arguments by their names; they were once told by their places.
+/// The arguments by their names; Kafka's deprecated form gives them by their places.
 fn named(arguments: &[String]) -> Result<Vec<String>, Ended> {
     let by_name = |argument: &String| REQUIRED.iter().any(|name| argument.strip_prefix("--") == Some(name));
     if arguments.is_empty() || arguments.iter().any(by_name) {

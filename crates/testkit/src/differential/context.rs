@@ -335,6 +335,21 @@ impl<'a> Context<'a> {
         self.until(|cx| cx.call("OffsetFetch", 8, fetch.clone()), |fetched| fine(&fetched["groups"])).map(drop)
     }
 
+    /// Waits until the coordinator of a transactional id answers.
+    pub(super) fn transactional(&mut self, id: &str) -> Result<()> {
+        /// Loading, not available, not coordinator.
+        const PASSING: [i64; 3] = [14, 15, 16];
+        let (find, describe) = (json!({"keyType": 1, "coordinatorKeys": [id]}), json!({"transactionalIds": [id]}));
+        self.until(
+            |cx| cx.call("FindCoordinator", 4, find.clone()),
+            |found| found["coordinators"][0]["errorCode"] == 0,
+        )?;
+        let answers = |told: &Value| {
+            told["transactionStates"][0]["errorCode"].as_i64().is_some_and(|code| !PASSING.contains(&code))
+        };
+        self.until(|cx| cx.call("DescribeTransactions", 0, describe.clone()), answers).map(drop)
+    }
+
     /// Sees to it that an internal topic exists, as it would after the first use of a coordinator.
     pub(super) fn internal(&mut self, name: &str) -> Result<()> {
         if self.metadata(name)?["errorCode"] != 0 {

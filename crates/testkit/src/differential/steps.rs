@@ -57,8 +57,12 @@ pub(super) fn run(cx: &mut Context<'_>, case: &Value) -> Result<Value> {
             }
         }
     }
-    let mut steps = Steps { cx, sent: Vec::new(), times: Vec::new(), later: 0 };
     let all = case["steps"].as_array().context("no steps")?;
+    for id in all.iter().filter_map(|step| step["txid"].as_str()) {
+        // Whether another case has used a coordinator already must not matter.
+        cx.transactional(&cx.name(id))?;
+    }
+    let mut steps = Steps { cx, sent: Vec::new(), times: Vec::new(), later: 0 };
     all.iter().map(|step| steps.step(step).with_context(|| step.to_string())).collect()
 }
 

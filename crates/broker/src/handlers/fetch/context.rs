@@ -134,22 +134,23 @@ fn open_session(
         return full(if epoch == INITIAL_EPOCH { SessionUse::Begin } else { SessionUse::None });
     }
     match sessions.resume(id, epoch, by_id, Instant::now()) {
-        Ok(partitions) => {
-            let session = go_on(&partitions, request, by_id, topics, sessions);
-            (partitions, session)
-        }
+        Ok(partitions) => match go_on(&partitions, request, by_id, topics, sessions) {
+            Some(session) => (partitions, session),
+            None => full(SessionUse::None),
+        },
         Err(error) => (Arc::default(), SessionUse::Refused(error)),
     }
 }
 
-/// Brings a session up to date with an incremental request.
+/// Brings a session up to date with an incremental request. One that has no partitions left is over, and the request is answered
+/// without it.
 fn go_on(
     partitions: &Mutex<FetchPartitions>,
     request: &FetchRequest<'_>,
     by_id: bool,
     topics: &Topics,
     sessions: &FetchSessions,
-) -> SessionUse {
+) -> Option<SessionUse> {
     let mut partitions = partitions.lock();
     add(&mut partitions, &request.topics, by_id, topics);
     let forgotten = request.forgotten_topics_data.iter();
@@ -157,12 +158,12 @@ fn go_on(
         .forget(forgotten.map(|topic| (key(topic.topic_id, &topic.topic, by_id), topic.partitions.iter().copied())));
     if partitions.is_empty() {
         sessions.end(request.session_id);
-        return SessionUse::None;
+        return None;
     }
     for slot in partitions.slots() {
         refresh(slot, by_id, topics);
     }
-    SessionUse::Incremental { id: request.session_id, request: partitions.begin_request() }
+    Some(SessionUse::Incremental { id: request.session_id, request: partitions.begin_request() })
 }
 
 fn key(id: Uuid, name: &str, by_id: bool) -> TopicKey {

@@ -33,7 +33,7 @@ pub(super) fn is_due(
 ) -> bool {
     let last = group.regexes.values().next();
     // Under a clock that was set back nobody waits.
-    if last.is_some_and(|last| (last.timestamp..=last.timestamp + MIN_INTERVAL_MS).contains(&now_ms)) {
+    if last.is_some_and(|last| (last.timestamp..=last.timestamp.saturating_add(MIN_INTERVAL_MS)).contains(&now_ms)) {
         return false;
     }
     let expressions = group.members_with(Some(member), gone).map(|member| &member.regex);

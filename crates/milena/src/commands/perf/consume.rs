@@ -86,9 +86,11 @@ async fn measure(consumer: &mut Consumer, ends: &mut Ends, most: u64, figures: &
         let Some(records) = consumer.poll(LOOK).await? else { continue };
         figures.waits.add(since.elapsed());
         let length = |bytes: Option<&[u8]>| bytes.map_or(0, |bytes| bytes.len() as u64);
-        figures.bytes += records.iter().map(|record| length(record.key) + length(record.value)).sum::<u64>();
-        figures.records += records.len() as u64;
-        figures.progress.add(records.len() as u64);
+        let count = (records.len() as u64).min(most - figures.records);
+        let counted = records.iter().take(count as usize);
+        figures.bytes += counted.map(|record| length(record.key) + length(record.value)).sum::<u64>();
+        figures.records += count;
+        figures.progress.add(count);
         since = Instant::now();
     }
     Ok(())

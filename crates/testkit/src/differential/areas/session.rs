@@ -69,7 +69,7 @@ pub(super) fn run(cx: &mut Context<'_>, id: &[&str]) -> Result<Option<Value>> {
         ["id-nonzero-epoch0"] => id_with_epoch_zero(cx)?,
         ["full-empty"] => Session::new(12).go_on(cx)?,
         ["incremental-no-session"] => Session { version: 12, id: 0, epoch: 1, wait_ms: 0 }.go_on(cx)?,
-        ["forget" | "forget-unknown" | "forget-all" | "add-partition"] => membership(cx, id[0])?,
+        ["forget" | "forget-unknown" | "forget-all" | "forget-named" | "add-partition"] => membership(cx, id[0])?,
         ["id-to-name"] => {
             let name = cx.create("t", 1, &[])?;
             let mut session = Session::new(13);
@@ -191,10 +191,12 @@ fn membership(cx: &mut Context<'_>, what: &str) -> Result<Value> {
             session.fetch(cx, both, json!([]))?;
             session.fetch(cx, json!([]), forgotten(7))
         }
-        "forget-all" => {
-            session.fetch(cx, topic(cx, 12, &name, &[(0, 0)])?, json!([]))?;
+        "forget-all" | "forget-named" => {
+            let first = topic(cx, 12, &name, &[(0, 0)])?;
+            session.fetch(cx, first.clone(), json!([]))?;
             let id = session.id;
-            let emptied = session.fetch(cx, json!([]), forgotten(0))?;
+            let named = if what == "forget-named" { first } else { json!([]) };
+            let emptied = session.fetch(cx, named, forgotten(0))?;
             session.id = id;
             Ok(json!([emptied, session.go_on(cx)?]))
         }
