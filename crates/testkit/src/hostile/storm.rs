@@ -213,7 +213,7 @@ fn sent(
     let frame = match event {
         Event::Frame(frame) => frame,
         Event::Silent if waits => return Ok(None),
-        Event::Closed if is_silent => return Ok(None),
+        Event::Closed if is_silent || names_unknown(api, body) => return Ok(None),
         other => bail!("{other:?} instead of an answer"),
     };
     ensure!(!is_silent, "an answer to acks=0");
@@ -221,6 +221,24 @@ fn sent(
     ensure!(reply.correlation == correlation, "correlation id {} instead of {correlation}", reply.correlation);
     ensure!(reply.trailing == 0, "{} bytes behind the answer", reply.trailing);
     Ok(Some(reply.body))
+}
+
+/// Whether a rule for access, or a filter of rules, has an element that is UNKNOWN. Such a request closes its connection, as in
+/// Apache Kafka.
+fn names_unknown(api: &str, body: &Value) -> bool {
+    let rules = match api {
+        "DescribeAcls" => std::slice::from_ref(body),
+        "CreateAcls" => body["creations"].as_array().map_or(&[][..], Vec::as_slice),
+        "DeleteAcls" => body["filters"].as_array().map_or(&[][..], Vec::as_slice),
+        _ => return false,
+    };
+    let kind = if api == "CreateAcls" { "resourceType" } else { "resourceTypeFilter" };
+    let pattern = if api == "CreateAcls" { "resourcePatternType" } else { "patternTypeFilter" };
+    let is_unknown = |rule: &Value| {
+        let is_zero = |name: &str| rule[name].as_i64().unwrap_or(0) == 0;
+        [kind, "operation", "permissionType"].into_iter().any(is_zero) || rule[pattern] == 0
+    };
+    rules.iter().any(is_unknown)
 }
 
 fn shortened(body: &Value) -> String {
