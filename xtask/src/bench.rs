@@ -5,12 +5,13 @@ mod clients;
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use milena_testkit::server::{Kind, Options, Server};
 use milena_testkit::{cache, oracle, ports};
+use serde_json::Value;
 
 /// Kafka as its own start script runs it, apart from the heap.
 const JVM: &[&str] = &[
@@ -153,6 +154,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn milena(args: &Args, repository: &Path) -> Result<Kind> {
     let binary = args.binary.as_deref().map(std::path::absolute).transpose()?;
     Ok(Kind::Milena(binary.map_or_else(|| build(repository, "milena"), Ok)?))
+}
+
+/// A kbench that puts a load, its arguments, on a server that runs; what it says is on its standard output.
+pub(crate) fn load(kbench: &Path, arguments: &str, server: &Server) -> Result<Child> {
+    let pid = server.pid().context("the server runs")?.to_string();
+    let mut command = Command::new(kbench);
+    command.args(arguments.split(' ')).args(["--addr", &server.addr().to_string(), "--pid", &pid]);
+    command.stdout(Stdio::piped()).spawn().context("kbench cannot be run")
+}
+
+/// What a kbench says at its end.
+pub(crate) fn figures(load: Child) -> Result<Value> {
+    let output = load.wait_with_output()?;
+    if !output.status.success() {
+        bail!("kbench failed");
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// Builds a package's program with the release profile and gives its path.

@@ -2,13 +2,12 @@
 //! figure is the difference of two loads that differ in their number only, each on a server that has just started.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use milena_testkit::cache;
 use milena_testkit::server::{Kind, Options};
 
-use crate::bench::build;
+use crate::bench::{build, figures, load};
 
 /// Something that a server holds many of.
 struct Thing {
@@ -73,12 +72,7 @@ pub(crate) fn run() -> Result<()> {
 fn resident(thing: &Thing, count: u64, kbench: &Path, milena: &Path) -> Result<f64> {
     let options = Options::new(Kind::Milena(milena.to_owned())).production(0, &[]);
     let server = options.start()?;
-    let pid = server.pid().context("the server runs")?.to_string();
-    let load = (thing.load)(count);
-    let mut command = Command::new(kbench);
-    command.args(load.split(' ')).args(["--addr", &server.addr().to_string(), "--pid", &pid]);
-    let output = command.stderr(Stdio::inherit()).output().context("kbench cannot be run")?;
-    ensure!(output.status.success(), "kbench {load} failed");
-    let run: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    run["peak_rss_mib"].as_f64().with_context(|| format!("kbench {load} gives no figure: {run}"))
+    let arguments = (thing.load)(count);
+    let run = figures(load(kbench, &arguments, &server)?).with_context(|| arguments.clone())?;
+    run["peak_rss_mib"].as_f64().with_context(|| format!("kbench {arguments} gives no figure: {run}"))
 }

@@ -2,14 +2,12 @@
 //! (locks, cache lines, wake-ups of one another) shows in the difference.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use milena_testkit::cache;
 use milena_testkit::server::{Kind, Options};
-use serde_json::Value;
 
-use crate::bench::build;
+use crate::bench::{build, figures, load};
 
 /// Loads, as kbench's arguments.
 const LOADS: &[(&str, &str)] = &[
@@ -36,11 +34,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let repository = cache::repository();
     let (kbench, milena) = (build(&repository, "kbench")?, build(&repository, "milena")?);
     println!("| load | reactors | µs/request | reactors | µs/request | ratio |\n|---|--:|--:|--:|--:|--:|");
-    for (name, load) in LOADS {
+    for (name, arguments) in LOADS {
         let mut rounds = Vec::new();
         for _ in 0..args.rounds {
-            let one = cost(1, load, &kbench, &milena)?;
-            let all = cost(args.reactors, load, &kbench, &milena)?;
+            let one = cost(1, arguments, &kbench, &milena)?;
+            let all = cost(args.reactors, arguments, &kbench, &milena)?;
             rounds.push((all / one, one, all));
         }
         rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -51,21 +49,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// The server's CPU time for each request, µs, of a server with so many reactors under as many loads at once. Nothing is pinned.
-fn cost(reactors: usize, load: &str, kbench: &Path, milena: &Path) -> Result<f64> {
+fn cost(reactors: usize, arguments: &str, kbench: &Path, milena: &Path) -> Result<f64> {
     let options = Options::new(Kind::Milena(milena.to_owned())).production(0, &[]);
     let server = options.set("num.network.threads", &reactors.to_string()).start()?;
-    let pid = server.pid().context("the server runs")?.to_string();
-    let mut command = Command::new(kbench);
-    command.args(load.split(' ')).args(["--warmup", "2", "--addr", &server.addr().to_string(), "--pid", &pid]);
-    command.stdout(Stdio::piped());
-    let loads =
-        (0..reactors).map(|_| command.spawn().context("kbench cannot be run")).collect::<Result<Vec<Child>>>()?;
-    let mut runs = Vec::new();
-    for load in loads {
-        let output = load.wait_with_output()?;
-        ensure!(output.status.success(), "kbench failed");
-        runs.push(serde_json::from_slice::<Value>(&output.stdout)?);
-    }
+    let arguments = format!("{arguments} --warmup 2");
+    let loads = (0..reactors).map(|_| load(kbench, &arguments, &server)).collect::<Result<Vec<_>>>()?;
+    let runs = loads.into_iter().map(figures).collect::<Result<Vec<_>>>()?;
     let sum = |field: &str| runs.iter().filter_map(|run| run[field].as_f64()).sum::<f64>();
     // Each load counts its own requests, and the CPU time of the whole server in about the same seconds.
     Ok(sum("server_cpu_s") / runs.len() as f64 / sum("requests") * 1e6)
